@@ -1,0 +1,1 @@
+"""Agents: whatever proposes a child from a parent."""

@@ -1,0 +1,1 @@
+"""The archive: what a run knows, durable before the next step begins."""

@@ -1,0 +1,1 @@
+"""Boxes: where candidate code runs. One protocol, one back end per file."""

@@ -1,0 +1,114 @@
+"""What a box is: one live sandbox, spoken to over one wire.
+
+Concurrency: one exec at a time in one box; different boxes are independent. Cancelling `exec` kills everything
+the command started before the cancellation is delivered; a box whose wire broke is closed and says so. A box is
+never shared by two variants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from harness.limits import Limits
+from harness.tree import Entry
+
+WORK, DATA, OUT, EVAL, LABELS, RESULT, TMP = "/work", "/data", "/out", "/eval", "/labels", "/result", "/tmp"
+FOLDERS = (WORK, DATA, OUT, EVAL, LABELS, RESULT)
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A host folder laid read-only into the box at an absolute `at`."""
+
+    source: Path
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class BoxSpec:
+    """What to open. `owner` is the run id every process, folder and container of the box is labelled with."""
+
+    owner: str
+    limits: Limits = field(default_factory=Limits)
+    mounts: tuple[Mount, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One program to run. `argv[0]` "python" is the user's own interpreter, at the same absolute path in the box.
+
+    The environment is exactly `env` plus the box's own PATH, HOME and LANG; nothing is inherited.
+    """
+
+    argv: tuple[str, ...]
+    deadline_s: float
+    cwd: str = WORK
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    stdin: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """How a command ended by itself. `exit_code` is negative for a signal, as in subprocess.
+
+    `stdout` and `stderr` are capped; `truncated` says that more was thrown away.
+    """
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+    truncated: bool
+    wall_s: float
+    cpu_s: float
+
+
+class Box(Protocol):
+    """One live sandbox with the empty writable folders of `FOLDERS` and /tmp."""
+
+    async def put(self, entries: Iterable[Entry], at: str, *, read_only: bool = False) -> None:
+        """Write regular files below the folder `at`. `read_only` takes write bits off files and folders.
+
+        Raises LimitError("disk"), InfraError, BoxClosedError.
+        """
+        ...
+
+    async def exec(self, command: Command) -> Completed:
+        """Run one command to its end, then kill whatever it left behind. A non-zero exit is a result.
+
+        Raises ExecTimeoutError, LimitError, InfraError, BoxClosedError.
+        """
+        ...
+
+    async def get(self, at: str, *, max_bytes: int, max_entries: int = 10_000) -> list[Entry]:
+        """Everything below the folder `at`, as data: links are named, never followed.
+
+        Raises LimitError("output") when it holds more, InfraError, BoxClosedError.
+        """
+        ...
+
+    async def reset(self) -> None:
+        """Kill every process but the worker and empty every writable folder."""
+        ...
+
+
+class Boxes(Protocol):
+    """A back end that opens boxes."""
+
+    name: Literal["docker", "embedded", "process"]
+    isolated: bool
+
+    async def prepare(self) -> None:
+        """Prove once that a box can be opened here. Raises BoxUnavailableError with what to do."""
+        ...
+
+    def open(self, spec: BoxSpec) -> AbstractAsyncContextManager[Box]:
+        """A fresh box; leaving the context kills it with everything in it. Raises InfraError."""
+        ...
+
+    async def reap(self, owners: Sequence[str]) -> int:
+        """Remove what boxes of dead `owners` left on this machine (kill -9). Returns how many things went."""
+        ...

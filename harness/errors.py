@@ -1,0 +1,160 @@
+"""The one tree of errors. Every leaf says what happened in typed fields and what to do next.
+
+StropError                      exit
+├── InputError                  2     something the user wrote is wrong: file, key, mend
+├── RunBusyError                2     another live process owns the run folder
+├── MissingEnvironmentError     3     this machine lacks what was asked for
+│   └── BoxUnavailableError     3     the chosen box back end does not work here
+├── StorageError                3     disk full, read-only folder: the run can be resumed
+├── IntegrityError              4     chain, tree or lock differs from what was recorded
+├── BudgetError                 1     a reservation that the budget refuses
+├── AgentError                  1     a proposer failed or said something unusable
+└── BoxError                    1
+    ├── InfraError              1     the box failed, the command did not: retried, never a verdict
+    ├── BoxClosedError          1     used after close or reset by its owner
+    ├── ExecTimeoutError        1     the command ran past its deadline and was killed
+    └── LimitError              1     the command hit a limit: which one, at what value
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.box.base import Completed
+
+
+class StropError(Exception):
+    """Base of every error raised on purpose. `mend` tells the reader what to do next."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, mend: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.mend = mend
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  mend: {self.mend}" if self.mend else self.message
+
+
+class InputError(StropError):
+    """Something the user wrote cannot be used. Names the file and the key."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, file: Path | str = "", key: str = "", mend: str = "") -> None:
+        place = ": ".join(part for part in (str(file), key) if part)
+        super().__init__(f"{place}: {message}" if place else message, mend=mend)
+        self.problem = message
+        self.file = str(file)
+        self.key = key
+
+
+class RunBusyError(StropError):
+    """The run folder is in use; `holder` describes the live process."""
+
+    exit_code = 2
+
+    def __init__(self, folder: Path | str, *, holder: str) -> None:
+        super().__init__(
+            f"{folder} is in use by {holder}",
+            mend="wait for it, stop it with Ctrl-C or its stop file, or start a new run",
+        )
+        self.folder = str(folder)
+        self.holder = holder
+
+
+class MissingEnvironmentError(StropError):
+    """This machine lacks something that was asked for."""
+
+    exit_code = 3
+
+    def __init__(self, what: str, *, reason: str, mend: str) -> None:
+        super().__init__(f"{what}: {reason}", mend=mend)
+        self.what = what
+        self.reason = reason
+
+
+class BoxUnavailableError(MissingEnvironmentError):
+    """A box back end that does not work on this machine. Never answered by a weaker one."""
+
+
+class StorageError(StropError):
+    """The run folder cannot be written (full, read-only, gone). What was acknowledged is safe."""
+
+    exit_code = 3
+
+    def __init__(self, folder: Path | str, *, reason: str) -> None:
+        super().__init__(
+            f"cannot write {folder}: {reason}",
+            mend="free space or fix permissions, then `strop resume` the run; nothing finished was lost",
+        )
+        self.folder = str(folder)
+        self.reason = reason
+
+
+class IntegrityError(StropError):
+    """A record, tree or lock is not what it was when it was written. `record` names the first bad one."""
+
+    exit_code = 4
+
+    def __init__(self, record: str, *, expected: str, found: str) -> None:
+        super().__init__(
+            f"integrity: {record}: expected {expected}, found {found}",
+            mend="do not trust this run; compare with a copy of it, or start again from the subject",
+        )
+        self.record = record
+        self.expected = expected
+        self.found = found
+
+
+class BudgetError(StropError):
+    """A reservation of `asked` more `kind` would pass `limit` when `used` is already taken."""
+
+    def __init__(self, kind: str, *, limit: float, used: float, asked: float) -> None:
+        super().__init__(
+            f"budget {kind}: {used:g} of {limit:g} used, {asked:g} more refused",
+            mend=f"raise budget.{kind} in the policy or with --set budget.{kind}=N",
+        )
+        self.kind = kind
+        self.limit = limit
+        self.used = used
+        self.asked = asked
+
+
+class AgentError(StropError):
+    """A proposer failed. Recorded against the ticket; never against a variant's score."""
+
+
+class BoxError(StropError):
+    """Base of what can go wrong with one live box."""
+
+
+class InfraError(BoxError):
+    """The box, engine or wire failed; nothing is known about the command. Retry; never a verdict."""
+
+
+class BoxClosedError(BoxError):
+    """The box was used after it was closed."""
+
+
+class ExecTimeoutError(BoxError):
+    """The command ran past `deadline_s` seconds and was killed with all its descendants."""
+
+    def __init__(self, deadline_s: float, *, partial: Completed) -> None:
+        super().__init__(f"killed at its deadline of {deadline_s:g} s")
+        self.deadline_s = deadline_s
+        self.partial = partial
+
+
+class LimitError(BoxError):
+    """The command hit `limit` (memory, pids, disk, output, open_files, cpu) at `value`."""
+
+    def __init__(self, limit: str, *, value: float, partial: Completed) -> None:
+        super().__init__(f"hit its {limit} limit of {value:g}")
+        self.limit = limit
+        self.value = value
+        self.partial = partial

@@ -1,0 +1,81 @@
+"""What a run tells while it goes: typed events, in the order things became durable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harness.records import Decision, Json, Outcome, RolloutKey, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """The run is open. `resumed` is True after an interruption; `isolation` names the box back end."""
+
+    run_id: str
+    folder: str
+    subject: str
+    metric: str
+    direction: str
+    seed: int
+    workers: int
+    steps: int
+    isolation: str
+    resumed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RootMeasured:
+    """The root's visible metric, and whether two runs of it agreed."""
+
+    score: float
+    deterministic: bool
+    noise: float
+
+
+@dataclass(frozen=True, slots=True)
+class TicketStarted:
+    """A proposal is being made from `parent`."""
+
+    ticket: int
+    parent: str
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutFinished:
+    """One rollout ended (visible ones only carry a score; the others are sealed)."""
+
+    key: RolloutKey
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class TicketDecided:
+    """A ticket is committed. `score` is its visible metric, `incumbent` the incumbent after it."""
+
+    decision: Decision
+    score: float | None
+    note: str
+    incumbent: str
+    incumbent_score: float
+    counts: Mapping[str, int]
+    budget: Mapping[str, Usage]
+    surprises: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunStopped:
+    """No further tickets: `reason` names the rule that ended it."""
+
+    reason: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished:
+    """The vault is opened and the run is over. `summary` is what `strop status --json` prints."""
+
+    summary: Mapping[str, Json]
+
+
+Event = RunStarted | RootMeasured | TicketStarted | RolloutFinished | TicketDecided | RunStopped | RunFinished

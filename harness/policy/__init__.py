@@ -1,0 +1,1 @@
+"""Policies: strict, frozen types for everything a run obeys."""

@@ -1,0 +1,164 @@
+"""The shapes of `strop.toml` and of a policy, frozen and strict: an unknown key is an error.
+
+`Policy` is what the run obeys; `SubjectFile` is what the user writes beside their code. Defaults are the values
+a guarded run should have when nobody says otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from harness.limits import Limits
+from harness.records import Direction, Split
+
+Argv = Annotated[tuple[str, ...], Field(min_length=1)]
+BoxName = Literal["auto", "docker", "embedded", "process"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AgentPolicy(_Strict):
+    """Who proposes: a registered name or `module:Name`, and its own settings."""
+
+    name: str = "search"
+    config: dict[str, bool | int | float | str | list[str]] = Field(default_factory=dict)
+
+
+class BudgetPolicy(_Strict):
+    """Hard limits. `steps` counts tickets; `rollouts` counts runs of the eval; `wall_s` is seconds over all sessions."""
+
+    steps: int = Field(default=60, ge=1)
+    rollouts: int = Field(default=1000, ge=1)
+    wall_s: float = Field(default=28_800.0, gt=0)
+
+
+class StopPolicy(_Strict):
+    """When to stop early. `plateau` is how many tickets in a row may pass without a keep; 0 never stops for that."""
+
+    plateau: int = Field(default=0, ge=0)
+    infra_failures: int = Field(default=5, ge=1)
+
+
+class GatePolicy(_Strict):
+    """When a gain is real. See docs: alpha is spent over `candidates` (K) pre-declared comparisons."""
+
+    alpha: float = Field(default=0.05, gt=0, lt=1)
+    candidates: int = Field(default=300, ge=1)
+    pairs: int = Field(default=4, ge=2)
+    min_effect: float = Field(default=0.0, ge=0)
+
+
+class HoldoutPolicy(_Strict):
+    """The hidden cross-check: one bit a query, and how many surprises before it is worn out."""
+
+    surprises: int = Field(default=5, ge=0)
+    then: Literal["freeze"] = "freeze"
+
+
+class SchedulePolicy(_Strict):
+    """How many tickets are in flight, and whether their order is fixed or as they arrive."""
+
+    workers: int = Field(default=2, ge=1, le=256)
+
+
+class BoxPolicy(_Strict):
+    """Which back end, and what each box may use. `auto` never means `process`."""
+
+    backend: BoxName = "auto"
+    memory_mb: int = Field(default=2048, ge=16)
+    cpus: float = Field(default=1.0, gt=0)
+    pids: int = Field(default=64, ge=4)
+    disk_mb: int = Field(default=256, ge=1)
+    open_files: int = Field(default=256, ge=16)
+    output_kb: int = Field(default=1024, ge=1)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of one box."""
+        return Limits(**self.model_dump(exclude={"backend"}))
+
+
+class Policy(_Strict):
+    """Everything a run obeys."""
+
+    name: str = "guarded"
+    agent: AgentPolicy = AgentPolicy()
+    budget: BudgetPolicy = BudgetPolicy()
+    stop: StopPolicy = StopPolicy()
+    gate: GatePolicy = GatePolicy()
+    holdout: HoldoutPolicy = HoldoutPolicy()
+    schedule: SchedulePolicy = SchedulePolicy()
+    box: BoxPolicy = BoxPolicy()
+
+
+class SubjectTable(_Strict):
+    """`[subject]`: its name and the only paths that may differ from the root."""
+
+    name: str = Field(min_length=1, max_length=80)
+    editable: tuple[str, ...] = Field(min_length=1)
+    ignore: tuple[str, ...] = ()
+
+
+class EvalTable(_Strict):
+    """`[eval]`: how a variant is run and how its outputs are scored.
+
+    In split mode `score` runs in a second box that never sees candidate code; `files` are the scorer's own files
+    (by default every file of the subject that `score` names). In inline mode the eval runs with the candidate and
+    `result` says where its number is read from.
+    """
+
+    mode: Literal["split", "inline"]
+    run: Argv
+    score: Argv | None = None
+    files: tuple[str, ...] | None = None
+    metric: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.\-]{0,63}$")
+    direction: Direction
+    range: tuple[float, float] | None = None
+    timeout_s: float = Field(default=60.0, gt=0, le=86_400)
+    result: Literal["file", "stdout"] = "file"
+    env: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("range")
+    @classmethod
+    def _ordered(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
+        if value is not None and not (math.isfinite(value[0]) and math.isfinite(value[1]) and value[0] < value[1]):
+            raise ValueError("must be two finite numbers, the lower one first")
+        return value
+
+    @model_validator(mode="after")
+    def _modes(self) -> Self:
+        if self.mode == "split" and self.score is None:
+            raise ValueError("mode 'split' needs a `score` command for the scorer box")
+        if self.mode == "inline" and (self.score is not None or self.files is not None):
+            raise ValueError("mode 'inline' has no scorer box: remove `score` and `files`")
+        if self.mode == "split" and self.result == "stdout":
+            raise ValueError("mode 'split' reads /result/result.json only; `result = \"stdout\"` is for inline")
+        return self
+
+
+class SplitsTable(_Strict):
+    """`[splits]`: folders with `inputs/` and `labels/` in each. Split mode needs visible; holdout and vault too
+    unless `allow_missing` owns up to running without them."""
+
+    visible: str | None = None
+    holdout: str | None = None
+    vault: str | None = None
+    allow_missing: bool = False
+
+    def folder(self, split: Split) -> str | None:
+        """The folder of one split, relative to the subject."""
+        return {Split.VISIBLE: self.visible, Split.HOLDOUT: self.holdout, Split.VAULT: self.vault}[split]
+
+
+class SubjectFile(_Strict):
+    """The whole of `strop.toml`. `policy` holds `use` and overrides; it is resolved by `load`."""
+
+    subject: SubjectTable
+    eval: EvalTable
+    splits: SplitsTable = SplitsTable()
+    policy: dict[str, object] = Field(default_factory=dict)

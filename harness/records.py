@@ -1,0 +1,144 @@
+"""The nouns of a run as frozen records. Everything here is plain data that turns into JSON and back.
+
+Statuses are not scores: a score is a finite number in the declared range, or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+Direction = Literal["min", "max"]
+
+
+class Status(StrEnum):
+    """How one rollout ended."""
+
+    OK = "ok"
+    AGENT_ERROR = "agent_error"
+    TIMEOUT = "timeout"
+    INFRA_ERROR = "infra_error"
+    BLOCKED = "blocked"
+    NO_BUDGET = "no_budget"
+
+
+class Split(StrEnum):
+    """Which examples a rollout ran on."""
+
+    VISIBLE = "visible"
+    HOLDOUT = "holdout"
+    VAULT = "vault"
+
+
+class Verdict(StrEnum):
+    """What became of one ticket."""
+
+    KEPT = "kept"
+    DISCARDED = "discarded"
+    BLOCKED = "blocked"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed_out"
+    DUPLICATE = "duplicate"
+    NO_PROPOSAL = "no_proposal"
+    INFRA = "infra"
+
+
+class RunState(StrEnum):
+    """Where a run stands."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutKey:
+    """What makes a rollout the same rollout: it is paid for once under this key, crash or no crash.
+
+    `tree` is the variant's git tree id; `repeat` numbers the harness-chosen seed; `ticket` and `purpose`
+    separate fresh confirmation runs from screening runs of the same tree.
+    """
+
+    tree: str
+    split: Split
+    repeat: int = 0
+    ticket: int = 0
+    purpose: Literal["screen", "confirm", "holdout", "vault", "root"] = "screen"
+
+    def __str__(self) -> str:
+        return f"{self.ticket}/{self.purpose}/{self.split}/{self.repeat}/{self.tree}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one rollout ended. `score` is None unless status is ok; `items` maps example id -> score.
+
+    `detail` is untrusted text from the candidate, already encoded and capped. `wall_s` and `cpu_s` are
+    measured by the host over the candidate box. `outputs` is the digest of what the candidate wrote.
+    """
+
+    status: Status
+    score: float | None = None
+    items: Mapping[str, float] = field(default_factory=dict[str, float])
+    detail: str = ""
+    outputs: str = ""
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One archived state of the subject. `id` is `v<ticket>`; the root is v0. `score` is the visible metric."""
+
+    id: str
+    ticket: int
+    tree: str
+    parents: tuple[str, ...]
+    verdict: Verdict
+    score: float | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One finished ticket as a proposer may see it: nothing of holdout or vault is in here.
+
+    `changes` maps path -> new bytes (None removes), relative to the parent; `memo` is what the agent itself
+    stored with the proposal.
+    """
+
+    ticket: int
+    parent: str
+    variant: str | None
+    verdict: Verdict
+    score: float | None
+    parent_score: float | None
+    note: str
+    memo: Mapping[str, Json]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the gate and the guard made of one ticket. `evidence` holds every number the decision rests on.
+
+    `reason` is one sentence a proposer may see; anything about the holdout lives only in `evidence`.
+    """
+
+    ticket: int
+    verdict: Verdict
+    variant: str | None
+    reason: str
+    evidence: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """One budget line: how much of `limit` is used. A limit of None is unlimited."""
+
+    used: float
+    limit: float | None

@@ -1,0 +1,1 @@
+"""Reports: what a run found, for a person in the morning."""

@@ -1,0 +1,1 @@
+"""Research: the loop, its gate and its guard."""

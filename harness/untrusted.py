@@ -1,0 +1,39 @@
+"""The one encoder for text a candidate said, before it reaches a terminal, ledger, page or prompt."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_KEEP = {"\n", "\t"}
+_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+def clean(text: str | bytes, limit: int = 4000) -> str:
+    """Printable text: control, bidi, zero-width and unassigned characters become visible escapes.
+
+    Longer than `limit` characters, the middle is cut and the cut is said.
+    """
+    if isinstance(text, bytes):
+        text = (
+            text[: 4 * limit + 4].decode("utf-8", "backslashreplace")
+            if len(text) > 8 * limit
+            else text.decode("utf-8", "backslashreplace")
+        )
+    if len(text) > limit:
+        half = limit // 2
+        text = f"{text[:half]}\n[... {len(text) - 2 * half} characters cut ...]\n{text[-half:]}"
+    return "".join(char if _printable(char) else _escape(char) for char in text)
+
+
+def line(text: str | bytes, limit: int = 200) -> str:
+    """`clean`, on one line."""
+    return clean(text, limit).replace("\n", "\\n").replace("\t", " ")
+
+
+def _printable(char: str) -> bool:
+    return char in _KEEP or unicodedata.category(char) not in _HIDDEN
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
