@@ -16,7 +16,8 @@ from typing import Literal, Protocol
 from harness.limits import Limits
 from harness.tree import Entry
 
-WORK, DATA, OUT, EVAL, LABELS, RESULT, TMP = "/work", "/data", "/out", "/eval", "/labels", "/result", "/tmp"
+WORK, DATA, OUT, EVAL, LABELS, RESULT = "/work", "/data", "/out", "/eval", "/labels", "/result"
+TMP = "/tmp"  # noqa: S108 - a path inside the box, private to it
 FOLDERS = (WORK, DATA, OUT, EVAL, LABELS, RESULT)
 
 

@@ -30,7 +30,7 @@ class AgentPolicy(_Strict):
 
 
 class BudgetPolicy(_Strict):
-    """Hard limits. `steps` counts tickets; `rollouts` counts runs of the eval; `wall_s` is seconds over all sessions."""
+    """Hard limits: `steps` tickets, `rollouts` runs of the eval, `wall_s` seconds over all sessions."""
 
     steps: int = Field(default=60, ge=1)
     rollouts: int = Field(default=1000, ge=1)
