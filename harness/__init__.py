@@ -2,7 +2,7 @@
 
 Layers, from the bottom; each imports only what stands above it in this list, siblings never each other:
 
-    0  errors records tree streams clock failpoint events resources untrusted
+    0  errors records tree streams clock failpoint events limits resources untrusted version
     1  policy
     2  box repo archive
     3  agent
@@ -12,5 +12,59 @@ Layers, from the bottom; each imports only what stands above it in this list, si
     7  cli
 
 One step: research/engine selects a parent, an agent proposes, repo/door judges the tree, evaluation runs it in
-boxes, research/gate and research/guard decide, archive makes it durable, events tell.
+boxes, research/gate and research/decide rule, archive makes it durable, events tell.
+
+The names below load on first use, so that `strop --help` does not pay for numpy and git.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from harness import version
+
+if TYPE_CHECKING:
+    from harness.agent.base import Agent as Agent
+    from harness.agent.base import Ask as Ask
+    from harness.agent.base import Proposal as Proposal
+    from harness.errors import StropError as StropError
+    from harness.research.run import Run as Run
+    from harness.research.run import open_run as open_run
+    from harness.research.run import resume_run as resume_run
+    from harness.research.runs import find_run as find_run
+    from harness.research.summary import summarize as summarize
+
+__version__ = version.VERSION
+
+_HOME = {
+    "Agent": "harness.agent.base",
+    "Ask": "harness.agent.base",
+    "Proposal": "harness.agent.base",
+    "Run": "harness.research.run",
+    "StropError": "harness.errors",
+    "find_run": "harness.research.runs",
+    "open_run": "harness.research.run",
+    "resume_run": "harness.research.run",
+    "summarize": "harness.research.summary",
+}
+
+__all__ = [
+    "Agent",
+    "Ask",
+    "Proposal",
+    "Run",
+    "StropError",
+    "__version__",
+    "find_run",
+    "open_run",
+    "resume_run",
+    "summarize",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'harness' has no attribute {name!r}")
+    return getattr(import_module(home), name)

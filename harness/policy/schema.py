@@ -56,7 +56,8 @@ class GatePolicy(_Strict):
 class HoldoutPolicy(_Strict):
     """The hidden cross-check: one bit a query, and how many surprises before it is worn out."""
 
-    surprises: int = Field(default=5, ge=0)
+    surprises: int = Field(default=5, ge=1)
+    pairs: int = Field(default=2, ge=1)
     then: Literal["freeze"] = "freeze"
 
 

@@ -1,0 +1,126 @@
+"""The strict parser of `result.json`: the only way a number becomes a score.
+
+Accepted: one ASCII JSON object, at most 16 MiB, without duplicate keys, whose keys are the metric and, optionally,
+`items`. Numbers are plain decimals of at most 40 characters; finite; in the declared range. Nothing is coerced.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Never, cast
+
+from harness.untrusted import line
+
+MAX_BYTES = 16 * 1024 * 1024
+MAX_ITEMS = 100_000
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
+_MAX_DIGITS = 40
+_MAX_ID = 200
+
+
+class ResultRefusedError(ValueError):
+    """What the scorer wrote is not a result; the message says why in one line of clean text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A parsed result: the metric, and a score per example id if the scorer gave them."""
+
+    score: float
+    items: Mapping[str, float]
+
+
+def parse_result(data: bytes, *, metric: str, allowed: tuple[float, float] | None) -> Result:
+    """Parse one result. `allowed` is the declared closed range. Raises ResultRefusedError."""
+    table = _one_object(data)
+    unknown = set(table) - {metric, "items"}
+    if unknown:
+        _refuse(f"unknown key {line(sorted(unknown)[0], 40)!r}; only {metric!r} and 'items' are read")
+    if metric not in table:
+        _refuse(f"the metric {metric!r} is missing")
+    score = _number(table[metric], metric)
+    check_range(score, metric, allowed)
+    return Result(score, _items(table.get("items", {})))
+
+
+def parse_number(text: str, *, metric: str, allowed: tuple[float, float] | None) -> float:
+    """One number as plain ASCII decimal text. Raises ResultRefusedError."""
+    if len(text) > _MAX_DIGITS or not _NUMBER.fullmatch(text):
+        _refuse(f"{metric} is {line(text, 40)!r}, which is not a plain decimal number")
+    value = float(text)
+    if not math.isfinite(value):
+        _refuse(f"{metric} is not finite")
+    check_range(value, metric, allowed)
+    return value
+
+
+def check_range(value: float, metric: str, allowed: tuple[float, float] | None) -> None:
+    """Raise ResultRefusedError unless `value` lies in the declared range."""
+    if allowed is not None and not allowed[0] <= value <= allowed[1]:
+        _refuse(f"{metric} = {value!r} lies outside the declared range [{allowed[0]!r}, {allowed[1]!r}]")
+
+
+def _one_object(data: bytes) -> dict[str, Any]:
+    if not data.strip():
+        _refuse("the result is empty")
+    if len(data) > MAX_BYTES:
+        _refuse(f"the result has {len(data)} bytes, more than {MAX_BYTES}")
+    if not data.isascii():
+        _refuse("the result holds bytes that are not ASCII")
+    try:
+        value = json.loads(
+            data,
+            object_pairs_hook=_no_duplicates,
+            parse_constant=lambda name: _refuse(f"{name} is not a number"),
+            parse_float=_decimal,
+            parse_int=_decimal,
+        )
+    except ResultRefusedError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise ResultRefusedError(f"the result is not one JSON object: {line(str(error), 120)}") from None
+    if not isinstance(value, dict):
+        _refuse("the result is not a JSON object")
+    return cast("dict[str, Any]", value)
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        _refuse("the result holds a key twice")
+    return table
+
+
+def _decimal(text: str) -> float:
+    if len(text) > _MAX_DIGITS:
+        _refuse(f"a number of {len(text)} characters")
+    value = float(text)
+    if not math.isfinite(value):
+        _refuse(f"{line(text, 40)} is not finite")
+    return value
+
+
+def _number(value: object, name: str) -> float:
+    if type(value) is not float:
+        _refuse(f"{line(name, 40)} is {type(value).__name__}, not a number")
+    return value
+
+
+def _items(value: object) -> dict[str, float]:
+    if not isinstance(value, dict):
+        _refuse("items is not an object of id -> number")
+    table = cast("dict[str, object]", value)
+    if len(table) > MAX_ITEMS:
+        _refuse(f"more than {MAX_ITEMS} items")
+    for key in table:
+        if not 0 < len(key) <= _MAX_ID:
+            _refuse(f"an item id of {len(key)} characters")
+    return {key: _number(score, key) for key, score in table.items()}
+
+
+def _refuse(message: str) -> Never:
+    raise ResultRefusedError(message)

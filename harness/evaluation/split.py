@@ -1,0 +1,118 @@
+"""Split evaluation: candidate code runs without labels; a fresh box without candidate code scores what it wrote."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from harness.box.base import DATA, EVAL, LABELS, OUT, RESULT, WORK, Boxes, BoxSpec, Command, Completed
+from harness.errors import ExecTimeoutError, LimitError
+from harness.evaluation.contract import MAX_OUTPUT_BYTES, SEED_VARIABLE
+from harness.evaluation.result import MAX_BYTES, Result, ResultRefusedError, parse_result
+from harness.evaluation.subject import Subject
+from harness.records import Outcome, Split, Status
+from harness.tree import Entry, Tree
+from harness.untrusted import clean, line
+
+
+@dataclass(frozen=True, slots=True)
+class SplitEvaluation:
+    """Two boxes a rollout: nothing of the candidate reaches the scorer but plain files in /out."""
+
+    subject: Subject
+    boxes: Boxes
+    spec: BoxSpec
+
+    async def rollout(self, tree: Tree, split: Split, seed: int) -> Outcome:
+        """See `Evaluation`."""
+        outcome, written = await self._run(tree, split, seed)
+        if outcome.status is not Status.OK:
+            return outcome
+        return await self._score(outcome, written, split)
+
+    async def _run(self, tree: Tree, split: Split, seed: int) -> tuple[Outcome, list[Entry]]:
+        settings = self.subject.file.eval
+        command = Command(settings.run, settings.timeout_s, WORK, {**settings.env, SEED_VARIABLE: str(seed)})
+        async with self.boxes.open(self.spec) as box:
+            await box.put(self.subject.splits[split].inputs.entries(), DATA, read_only=True)
+            await box.put(tree.entries(), WORK)
+            try:
+                done = await box.exec(command)
+            except (ExecTimeoutError, LimitError) as error:
+                return stopped(error), []
+            outcome = ended(done)
+            if outcome.status is not Status.OK:
+                return outcome, []
+            try:
+                written = await box.get(OUT, max_bytes=MAX_OUTPUT_BYTES)
+            except LimitError as error:
+                return replace(outcome, status=Status.AGENT_ERROR, detail=f"/out {error.message}"), []
+        return check_outputs(outcome, written)
+
+    async def _score(self, ran: Outcome, written: Sequence[Entry], split: Split) -> Outcome:
+        settings = self.subject.file.eval
+        assert settings.score is not None
+        async with self.boxes.open(self.spec) as box:
+            await box.put(self.subject.scorer.entries(), EVAL, read_only=True)
+            await box.put(self.subject.splits[split].labels.entries(), LABELS, read_only=True)
+            await box.put(written, OUT, read_only=True)
+            try:
+                done = await box.exec(Command(settings.score, settings.timeout_s, EVAL, settings.env))
+                produced = await box.get(RESULT, max_bytes=MAX_BYTES) if done.exit_code == 0 else []
+            except (ExecTimeoutError, LimitError) as error:
+                return replace(ran, status=Status.AGENT_ERROR, detail=f"the scorer did not finish: {error.message}")
+        try:
+            result = self._parse(done, produced)
+        except ResultRefusedError as error:
+            return replace(ran, status=Status.AGENT_ERROR, detail=f"no score: {error}")
+        return replace(ran, score=result.score, items=result.items)
+
+    def _parse(self, done: Completed, produced: Sequence[Entry]) -> Result:
+        if done.exit_code != 0:
+            raise ResultRefusedError(f"the scorer exited with {done.exit_code}: {line(tail(done), 300)}")
+        return parse_result(
+            one_result(produced), metric=self.subject.file.eval.metric, allowed=self.subject.file.eval.range
+        )
+
+
+def one_result(produced: Sequence[Entry]) -> bytes:
+    """The bytes of result.json if it is the only thing in /result, else ResultRefusedError."""
+    if not produced:
+        raise ResultRefusedError("nothing was written to /result/result.json")
+    if len(produced) > 1 or produced[0].path != b"result.json" or produced[0].kind != "file":
+        names = ", ".join(line(entry.path, 40) for entry in produced[:3])
+        raise ResultRefusedError(f"/result must hold one regular file, result.json; it holds {names}")
+    return produced[0].data
+
+
+def ended(done: Completed) -> Outcome:
+    """The outcome of a candidate's command that ended by itself; not yet scored."""
+    if done.exit_code != 0:
+        detail = f"exit code {done.exit_code}: {clean(tail(done), 1500)}"
+        return Outcome(Status.AGENT_ERROR, detail=detail, wall_s=done.wall_s, cpu_s=done.cpu_s)
+    return Outcome(Status.OK, wall_s=done.wall_s, cpu_s=done.cpu_s)
+
+
+def stopped(error: ExecTimeoutError | LimitError) -> Outcome:
+    """The outcome of a candidate's command that was killed."""
+    status = Status.TIMEOUT if isinstance(error, ExecTimeoutError) else Status.AGENT_ERROR
+    return Outcome(status, detail=error.message, wall_s=error.partial.wall_s, cpu_s=error.partial.cpu_s)
+
+
+def check_outputs(outcome: Outcome, written: Sequence[Entry]) -> tuple[Outcome, list[Entry]]:
+    """Refuse outputs that are not plain files in plain folders; else add their digest."""
+    for entry in written:
+        if entry.kind not in ("file", "dir"):
+            detail = f"/out holds a {entry.kind}: {line(entry.path, 80)}"
+            return replace(outcome, status=Status.AGENT_ERROR, detail=detail), []
+    files = sorted((entry for entry in written if entry.kind == "file"), key=lambda entry: entry.path)
+    whole = hashlib.sha256()
+    for entry in files:
+        whole.update(f"{len(entry.path)}:".encode() + entry.path + hashlib.sha256(entry.data).digest())
+    return replace(outcome, outputs=whole.hexdigest()), files
+
+
+def tail(done: Completed) -> bytes:
+    """The last words of a command."""
+    return (done.stderr.strip() or done.stdout.strip())[-2000:]

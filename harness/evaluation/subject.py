@@ -1,0 +1,181 @@
+"""A subject pinned as data: what a candidate may see, what the scorer sees, and each split apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import InputError
+from harness.policy.load import SUBJECT_FILE
+from harness.policy.locks import Globs
+from harness.policy.schema import SubjectFile
+from harness.records import Split
+from harness.tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class SplitData:
+    """One split. `inputs` may enter a candidate box, `labels` only a scorer box."""
+
+    inputs: Tree
+    labels: Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Everything a run needs of the user's folder, fixed when the run starts.
+
+    `root` is the tree a candidate box gets: no scorer, no splits, no subject file. `scorer` is the pinned eval
+    tree (empty in inline mode).
+    """
+
+    file: SubjectFile
+    root: Tree
+    scorer: Tree
+    splits: Mapping[Split, SplitData]
+
+    @property
+    def editable(self) -> Globs:
+        """The only paths that may differ from the parent."""
+        return Globs(self.file.subject.editable)
+
+    def locks(self) -> list[str]:
+        """The paths of the candidate's tree that may not differ."""
+        return [path for path in self.root if not self.editable(path)]
+
+    def pinned(self) -> dict[str, Tree]:
+        """Every tree that must stay what it was, by the name the ledger keeps it under."""
+        trees = {"scorer": self.scorer}
+        for split, data in self.splits.items():
+            trees[f"{split}.inputs"] = data.inputs
+            trees[f"{split}.labels"] = data.labels
+        return trees
+
+
+def pin(file: SubjectFile, whole: Tree, source: Path) -> Subject:
+    """Cut the folder `whole` into what each box may see. `source` is the subject's file, for messages.
+
+    Raises InputError that names the key and the mend.
+    """
+    ignored = Globs(file.subject.ignore).select(whole)
+    whole = whole.without([*ignored, SUBJECT_FILE])
+    folders = _split_folders(file, whole, source)
+    scorer = _scorer_files(file, whole, source)
+    _check_editable(file, whole, scorer, folders, source)
+    hidden = [*scorer, *(path for path in whole if path.startswith(tuple(f"{f}/" for f in folders.values())))]
+    splits = {split: _split(file, split, whole.subtree(folder), source) for split, folder in folders.items()}
+    return Subject(file, whole.without(hidden), Tree((path, whole[path]) for path in scorer), splits)
+
+
+def _split_folders(file: SubjectFile, whole: Tree, source: Path) -> dict[Split, str]:
+    folders: dict[Split, str] = {}
+    for split in Split:
+        folder = file.splits.folder(split)
+        if folder is None:
+            continue
+        folders[split] = clean = folder.strip("/").removeprefix("./")
+        if not whole.subtree(clean):
+            raise InputError(
+                f"{folder!r} holds no files", file=source, key=f"splits.{split}", mend="name a folder of this subject"
+            )
+    _check_disjoint(folders, source)
+    if file.eval.mode == "split" and not file.splits.allow_missing:
+        for split in Split:
+            if split not in folders:
+                raise InputError(
+                    "missing",
+                    file=source,
+                    key=f"splits.{split}",
+                    mend=f"add the {split} folder, or own up to running without it: allow_missing = true",
+                )
+    if file.eval.mode == "split" and Split.VISIBLE not in folders:
+        raise InputError("missing", file=source, key="splits.visible", mend="split mode needs visible examples")
+    return folders
+
+
+def _check_disjoint(folders: Mapping[Split, str], source: Path) -> None:
+    for split, folder in folders.items():
+        for other, elsewhere in folders.items():
+            if split != other and f"{folder}/".startswith(f"{elsewhere}/"):
+                raise InputError(
+                    f"{folder!r} lies in the {other} split",
+                    file=source,
+                    key=f"splits.{split}",
+                    mend="give each split a folder of its own",
+                )
+
+
+def _scorer_files(file: SubjectFile, whole: Tree, source: Path) -> list[str]:
+    if file.eval.score is None:
+        return []
+    if file.eval.files is None:
+        named = [word.removeprefix("./") for word in file.eval.score if word.removeprefix("./") in whole]
+        if not named:
+            raise InputError(
+                "names no file of this subject",
+                file=source,
+                key="eval.score",
+                mend='name the scorer, as in ["python", "score.py"], or list its files in eval.files',
+            )
+        return named
+    globs = Globs(file.eval.files)
+    _check_barren(globs, whole, source, "eval.files")
+    return globs.select(whole)
+
+
+def _check_editable(
+    file: SubjectFile, whole: Tree, scorer: list[str], folders: Mapping[Split, str], source: Path
+) -> None:
+    globs = Globs(file.subject.editable)
+    for pattern in globs.patterns:
+        if pattern.startswith(("/", "!")) or ".." in pattern.split("/"):
+            raise InputError(
+                f"{pattern!r} is not a plain relative glob",
+                file=source,
+                key="subject.editable",
+                mend='write paths relative to this folder, such as "train.py" or "src/**/*.py"',
+            )
+    if globs(SUBJECT_FILE):
+        _locked(SUBJECT_FILE, "the subject's own file", source)
+    _check_barren(globs, whole, source, "subject.editable")
+    for path in globs.select(whole):
+        if path in scorer:
+            _locked(path, "the scorer's", source)
+        for split, folder in folders.items():
+            if path.startswith(f"{folder}/"):
+                _locked(path, f"part of the {split} split", source)
+
+
+def _locked(path: str, what: str, source: Path) -> None:
+    raise InputError(
+        f"{path!r} is locked: it is {what}",
+        file=source,
+        key="subject.editable",
+        mend="narrow the glob so that it matches only what the agent may change",
+    )
+
+
+def _check_barren(globs: Globs, whole: Tree, source: Path, key: str) -> None:
+    for pattern in globs.barren(whole):
+        raise InputError(
+            f"{pattern!r} matches no file",
+            file=source,
+            key=key,
+            mend="correct the glob, or add the file (git-ignored files are not part of a subject)",
+        )
+
+
+def _split(file: SubjectFile, split: Split, folder: Tree, source: Path) -> SplitData:
+    if file.eval.mode == "inline":
+        return SplitData(folder, Tree())
+    inputs, labels = folder.subtree("inputs"), folder.subtree("labels")
+    for name, tree in (("inputs", inputs), ("labels", labels)):
+        if not tree:
+            raise InputError(
+                f"has no {name}",
+                file=source,
+                key=f"splits.{split}",
+                mend=f"put them in {file.splits.folder(split)}/{name}/",
+            )
+    return SplitData(inputs, labels)

@@ -1,0 +1,133 @@
+"""Read `strop.toml` and policies strictly: one clear error names file, key and mend; nothing is written."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
+
+from harness.errors import InputError
+from harness.policy.schema import Policy, SubjectFile
+from harness.resources import resource
+
+SUBJECT_FILE = "strop.toml"
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A subject's own file and the policy that results from it."""
+
+    folder: Path
+    file: SubjectFile
+    policy: Policy
+
+
+def load_subject(folder: Path, *, use: str | None = None, overrides: Mapping[str, object] | None = None) -> Loaded:
+    """Read `folder/strop.toml`; `use` replaces its policy, dotted `overrides` win over everything.
+
+    Raises InputError.
+    """
+    path = folder / SUBJECT_FILE
+    if not folder.is_dir():
+        raise InputError("no such folder", file=folder, mend="give the folder that holds your strop.toml")
+    if not path.is_file():
+        raise InputError("not found", file=path, mend=f"write one with: strop init {folder}")
+    file = _validate(SubjectFile, read_toml(path), path)
+    own = dict(file.policy)
+    named = own.pop("use", "guarded")
+    if not isinstance(named, str):
+        raise InputError("must be the name or path of a policy", file=path, key="policy.use", mend='use = "guarded"')
+    policy = load_policy(use or named, base=folder, overrides=own, source=path, key_prefix="policy.")
+    if overrides:
+        policy = override(policy, overrides)
+    return Loaded(folder, file, policy)
+
+
+def load_policy(
+    name: str, *, base: Path, overrides: Mapping[str, object], source: Path, key_prefix: str = ""
+) -> Policy:
+    """The policy called `name` (shipped, or a TOML file relative to `base`) with `overrides` merged in."""
+    path = policy_path(name, base)
+    shipped = _validate(Policy, read_toml(path), path)
+    return _validate(Policy, _merge(shipped.model_dump(), overrides), source, key_prefix)
+
+
+def policy_path(name: str, base: Path) -> Path:
+    """Where the policy `name` lives. Raises InputError that lists the shipped ones."""
+    shipped = resource("policies")
+    if name.endswith(".toml"):
+        path = base / name
+        if path.is_file():
+            return path
+    elif (shipped / f"{name}.toml").is_file():
+        return shipped / f"{name}.toml"
+    known = ", ".join(sorted(path.stem for path in shipped.glob("*.toml")))
+    raise InputError(f"no policy called {name!r}", key="policy.use", mend=f"one of {known}, or a path to a .toml file")
+
+
+def override(policy: Policy, dotted: Mapping[str, object]) -> Policy:
+    """`policy` with values set by dotted key, as `--set budget.steps=20` does."""
+    tree: dict[str, Any] = {}
+    for key, value in dotted.items():
+        *parents, leaf = key.split(".")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[leaf] = value
+    return _validate(Policy, _merge(policy.model_dump(), tree), Path("--set"))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Parse a TOML file. Raises InputError with the line for anything that is not TOML in UTF-8."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", file=path, mend="check its permissions") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"not valid TOML: {error}", file=path, mend="fix the syntax at the place named") from error
+
+
+def _merge(base: dict[str, Any], over: Mapping[str, object]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(below, dict):
+            merged[key] = _merge(cast("dict[str, Any]", below), cast("Mapping[str, object]", value))
+        else:
+            merged[key] = value
+    return merged
+
+
+def _validate(model: type[_Model], values: Mapping[str, Any], path: Path, key_prefix: str = "") -> _Model:
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first, *more = error.errors(include_url=False, include_context=False)
+        key = key_prefix + ".".join(str(part) for part in first["loc"])
+        rest = f" (and {len(more)} more)" if more else ""
+        message, mend = _explain(first["type"], first["msg"], key, model)
+        raise InputError(message + rest, file=path, key=key, mend=mend) from None
+
+
+def _explain(kind: str, message: str, key: str, model: type[BaseModel]) -> tuple[str, str]:
+    if kind == "extra_forbidden":
+        return "unknown key", f"remove it; keys here: {', '.join(_siblings(model, key)) or 'none'}"
+    if kind == "missing":
+        return "missing", f"add `{key.rpartition('.')[2]}`; see `strop init` for a complete file"
+    return message.removeprefix("Value error, "), "correct the value"
+
+
+def _siblings(model: type[BaseModel], key: str) -> list[str]:
+    node: type[BaseModel] = model
+    for part in key.removeprefix("policy.").split(".")[:-1]:
+        field = node.model_fields.get(part)
+        below = field.annotation if field else None
+        if not (isinstance(below, type) and issubclass(below, BaseModel)):
+            break
+        node = below
+    return sorted(node.model_fields)

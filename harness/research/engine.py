@@ -1,0 +1,197 @@
+"""The loop: select a parent, propose, judge, evaluate, decide, record. Tickets run concurrently and commit in order.
+
+Ticket k sees the archive as it stood after ticket k - W (W workers), so a run with the same seed and workers makes
+the same decisions however its tasks interleave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import anyio
+from anyio.abc import TaskGroup
+
+from harness.archive.base import Commit
+from harness.events import RunStopped, TicketDecided, TicketStarted
+from harness.failpoint import failpoint
+from harness.policy.budget import Budget
+from harness.records import Decision, Json, RolloutKey, Split, Usage
+from harness.research.decide import Deliberation, worst_case
+from harness.research.propose import PROPOSED, propose
+from harness.research.rollouts import same_items
+from harness.research.session import Session
+from harness.research.standing import attempt_of, variant_of
+from harness.research.stop import Stop, stop_rule
+from harness.research.turnstile import Turnstile
+from harness.research.vault import vault_rollouts
+
+
+@dataclass
+class Engine:
+    """One session's search. `wall_used` is the wall time of earlier sessions, in seconds."""
+
+    session: Session
+    wall_used: float
+    draining: bool = False
+    budget: Budget = field(init=False)
+    _turn: Turnstile = field(init=False)
+    _started: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        limits = self.session.policy.budget
+        self.budget = Budget({"rollouts": limits.rollouts, "steps": limits.steps, "wall_s": limits.wall_s})
+        self.budget.used["rollouts"] = self.session.standing.marks[-1].rollouts
+        self.budget.used["steps"] = self.session.standing.done
+        self._turn = Turnstile(self.session.standing.done)
+        self._started = self.session.hold.clock.monotonic()
+
+    async def search(self) -> Stop:
+        """Run tickets until a rule stops it; the reason is returned. Raises InfraError, StorageError."""
+        left = self.session.policy.budget.wall_s - self.wall_s() - self._vault_s()
+        stop = out_of_time = Stop("wall", "the wall time left is needed to open the vault")
+        with anyio.move_on_after(max(0.0, left)) as wall:
+            async with anyio.create_task_group() as tickets:
+                stop = await self._issue(tickets)
+        if wall.cancelled_caught:
+            stop = out_of_time
+        self.session.emit(RunStopped(stop.reason, stop.detail))
+        return stop
+
+    def wall_s(self) -> float:
+        """Seconds over all sessions so far."""
+        return self.wall_used + self.session.hold.clock.monotonic() - self._started
+
+    def _vault_s(self) -> float:
+        return 2.0 * self.session.rollouts.longest_s * vault_rollouts(self.session)
+
+    def usage(self) -> dict[str, Usage]:
+        """Every budget line now."""
+        self.budget.used["wall_s"] = self.wall_s()
+        return self.budget.usage()
+
+    async def _issue(self, tickets: TaskGroup) -> Stop:
+        """Start tickets in order. Every rule reads a moment fixed by the ticket's number, never by timing."""
+        workers = self.session.policy.schedule.workers
+        ticket = self.session.standing.done
+        while True:
+            ticket += 1
+            seen = max(0, ticket - workers)
+            await self._turn.reached(seen)
+            stop = self._may_not_start(ticket, seen)
+            if stop is not None and stop.reason == "rollouts":
+                await self._turn.reached(ticket - 1)
+                stop = self._may_not_start(ticket, ticket - 1)
+            if stop is not None:
+                return stop
+            self.budget.reserve("rollouts", worst_case(self.session))
+            tickets.start_soon(self._ticket, ticket)
+
+    def _may_not_start(self, ticket: int, seen: int) -> Stop | None:
+        if self.draining:
+            return Stop("interrupted", "stopped by request; resume goes on from here", final=False)
+        stop = stop_rule(self.session, ticket, seen)
+        if stop is not None:
+            return stop
+        open_tickets = (ticket - seen) * worst_case(self.session)
+        needed = self.session.standing.marks[seen].rollouts + open_tickets + vault_rollouts(self.session)
+        if needed > self.session.policy.budget.rollouts:
+            return Stop("rollouts", "the rollouts left do not cover one more ticket and the vault")
+        return None
+
+    async def _ticket(self, ticket: int) -> None:
+        session = self.session
+        seen = max(0, ticket - session.policy.schedule.workers)
+        parent = session.standing.marks[seen].incumbent
+        session.emit(TicketStarted(ticket, parent))
+        proposal = await propose(session, ticket, parent, seen)
+        tree, screen = None, None
+        if proposal.status == PROPOSED and proposal.tree not in session.standing.first_ticket:
+            assert proposal.tree is not None
+            tree = await session.store.read(proposal.tree)
+            key = RolloutKey(proposal.tree, Split.VISIBLE)
+            outcome = await session.rollouts.run(key, tree)
+            screen = key, same_items(outcome, session.standing.item_ids.get(Split.VISIBLE.value))
+        await self._turn.reached(ticket - 1)
+        deliberation = Deliberation(session, proposal, tree, screen)
+        decision = await deliberation.decide()
+        with anyio.CancelScope(shield=True):
+            await self._commit(deliberation, decision)
+        self._turn.advance()
+
+    async def _commit(self, made: Deliberation, decision: Decision) -> None:
+        session = self.session
+        body = ticket_body(made, decision)
+        failpoint("decided")
+        if decision.variant is not None and made.proposal.tree is not None:
+            await session.store.keep(f"variants/{decision.variant}", made.proposal.tree)
+        entry = await session.archive.commit(
+            Commit(
+                decision.ticket,
+                body,
+                {"at": session.hold.clock.now(), "wall_s": round(self.wall_s(), 3)},
+                variant_of(body),
+                attempt_of(body, session.standing.variants[made.proposal.parent].score),
+            )
+        )
+        failpoint("committed")
+        await session.store.anchor(entry.hash, entry.seal, entry.seq)
+        failpoint("anchored")
+        session.standing.apply_ticket(body)
+        self.budget.settle("rollouts", worst_case(session), len(made.cited))
+        self.budget.used["steps"] = session.standing.done
+        self._tell(decision, body)
+
+    def _tell(self, decision: Decision, body: Mapping[str, Json]) -> None:
+        standing = self.session.standing
+        score, proposal = body["score"], body["proposal"]
+        assert isinstance(proposal, dict)
+        self.session.emit(
+            TicketDecided(
+                decision=decision,
+                score=score if isinstance(score, float) else None,
+                note=str(proposal["note"]),
+                incumbent=standing.incumbent.id,
+                incumbent_score=standing.reference[standing.incumbent.id],
+                counts=dict(standing.counts),
+                budget=self.usage(),
+                surprises=standing.marks[-1].surprises,
+            )
+        )
+
+
+def ticket_body(made: Deliberation, decision: Decision) -> dict[str, Json]:
+    """The ledger's account of one ticket; see `archive.base.LedgerEntry` for the chain it enters."""
+    proposal = made.proposal
+    score = made.screen[1].score if made.screen is not None else None
+    variant: dict[str, Json] | None = None
+    if decision.variant is not None:
+        variant = {
+            "id": decision.variant,
+            "tree": proposal.tree,
+            "parents": [proposal.parent],
+            "verdict": decision.verdict.value,
+            "score": score,
+        }
+    kept = decision.verdict == "kept"
+    return {
+        "ticket": decision.ticket,
+        "parent": proposal.parent,
+        "proposal": {
+            "tree": proposal.tree,
+            "status": proposal.status,
+            "note": proposal.note,
+            "memo": dict(proposal.memo),
+            "violations": list(proposal.violations),
+        },
+        "rollouts": made.cited,
+        "score": score,
+        "reference": made.reference,
+        "decision": {
+            "verdict": decision.verdict.value,
+            "reason": decision.reason,
+            "evidence": dict(decision.evidence),
+        },
+        "variant": variant,
+        "incumbent": decision.variant if kept else made.session.standing.incumbent.id,
+    }

@@ -1,0 +1,173 @@
+"""Put a session together: a new run from a subject's folder, or an interrupted one from what it recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import anyio.to_thread
+
+from harness.agent.registry import make_agent
+from harness.archive.base import LedgerEntry
+from harness.archive.ledger import verify_chain
+from harness.box.base import Boxes, BoxSpec, Command
+from harness.errors import InfraError, InputError, IntegrityError, StropError
+from harness.evaluation.contract import Evaluation
+from harness.evaluation.inline import InlineEvaluation
+from harness.evaluation.split import SplitEvaluation
+from harness.evaluation.subject import SplitData, Subject, pin
+from harness.events import RolloutFinished
+from harness.policy.load import SUBJECT_FILE, load_subject
+from harness.policy.schema import Policy, SubjectFile
+from harness.records import Json, Outcome, RolloutKey, Split
+from harness.repo.door import Refusal, admit, scan_folder
+from harness.repo.store import TreeStore
+from harness.research.rollouts import Rollouts
+from harness.research.session import Emit, Hold, Session
+from harness.research.summary import standing_of
+from harness.tree import Tree
+from harness.version import VERSION
+
+STORE = "archive.git"
+_CANARY_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a new run is about to do; made before anything is written."""
+
+    subject: Subject
+    policy: Policy
+    seed: int
+
+
+async def plan(
+    folder: Path, *, seed: int | None, workers: int | None, use: str | None, overrides: Mapping[str, object]
+) -> Plan:
+    """Read and pin the subject at `folder`. Raises InputError; writes nothing."""
+    settings = dict(overrides)
+    if workers is not None:
+        settings["schedule.workers"] = workers
+    loaded = load_subject(folder, use=use, overrides=settings)
+    whole = await anyio.to_thread.run_sync(_read_folder, folder)
+    subject = pin(loaded.file, whole, folder / SUBJECT_FILE)
+    make_agent(loaded.policy.agent.name, cast("Mapping[str, Json]", loaded.policy.agent.config))
+    return Plan(subject, loaded.policy, 0 if seed is None else seed)
+
+
+async def begin(plan: Plan, hold: Hold) -> None:
+    """Write the trees and the `run` entry that everything later is held against."""
+    subject, store = plan.subject, hold.store
+    pinned = {name: await store.write(tree) for name, tree in subject.pinned().items()}
+    root = await store.write(subject.root)
+    await store.keep("root", root)
+    for name, tree_id in pinned.items():
+        await store.keep(f"pinned/{name}", tree_id)
+    digests = {name: tree.digest for name, tree in subject.pinned().items()}
+    body: dict[str, Json] = {
+        "subject": subject.file.model_dump(mode="json"),
+        "policy": plan.policy.model_dump(mode="json"),
+        "seed": plan.seed,
+        "workers": plan.policy.schedule.workers,
+        "root_tree": root,
+        "pinned": {**pinned},
+        "digests": {**digests, "root": subject.root.digest},
+        "locks": cast("list[Json]", subject.locks()),
+        "version": VERSION,
+    }
+    await hold.append("run", body)
+
+
+async def assemble(hold: Hold, boxes: Boxes, emit: Emit) -> Session:
+    """A session over a run that has its `run` entry, with standing as of its last committed ticket.
+
+    Raises IntegrityError when the ledger or a pinned tree is not what it was.
+    """
+    rows = await hold.archive.ledger()
+    verify_chain(rows)
+    body = run_body(rows)
+    subject, policy = await _pinned(body, hold.store)
+    spec = BoxSpec(owner=hold.folder.name, limits=policy.box.limits)
+    rollouts = Rollouts(
+        archive=hold.archive,
+        evaluation=_evaluation(subject, boxes, spec),
+        seed=body["seed"],
+        slots=anyio.CapacityLimiter(policy.schedule.workers),
+        canary=lambda: _canary(boxes, spec),
+        finished=lambda key, outcome: emit(RolloutFinished(key, _sealed(key, outcome))),
+    )
+    return Session(
+        hold=hold,
+        seed=body["seed"],
+        subject=subject,
+        policy=policy,
+        agent=make_agent(policy.agent.name, cast("Mapping[str, Json]", policy.agent.config)),
+        rollouts=rollouts,
+        standing=standing_of(rows),
+        emit=emit,
+        isolation=boxes.name if boxes.isolated else f"{boxes.name} (no isolation)",
+    )
+
+
+def run_body(rows: Sequence[LedgerEntry]) -> Mapping[str, Any]:
+    """The body of the `run` entry. Raises InputError for a run that died before it was written."""
+    if not rows or rows[0].kind != "run" or rows[0].body is None:
+        raise InputError("the run stopped before it was written down", mend="start it anew")
+    return rows[0].body
+
+
+def recorded_policy(rows: Sequence[LedgerEntry]) -> Policy:
+    """The policy the run started with."""
+    return Policy.model_validate(run_body(rows)["policy"])
+
+
+async def _pinned(body: Mapping[str, Any], store: TreeStore) -> tuple[Subject, Policy]:
+    trees = {name: await store.read(tree_id) for name, tree_id in body["pinned"].items()}
+    root = await store.read(body["root_tree"])
+    for name, tree in {**trees, "root": root}.items():
+        if tree.digest != body["digests"][name]:
+            raise IntegrityError(f"pinned {name}", expected=body["digests"][name], found=tree.digest)
+    splits = {
+        split: SplitData(trees[f"{split}.inputs"], trees[f"{split}.labels"])
+        for split in Split
+        if f"{split}.inputs" in trees
+    }
+    file = SubjectFile.model_validate(body["subject"])
+    return Subject(file, root, trees["scorer"], splits), Policy.model_validate(body["policy"])
+
+
+def _evaluation(subject: Subject, boxes: Boxes, spec: BoxSpec) -> Evaluation:
+    if subject.file.eval.mode == "split":
+        return SplitEvaluation(subject, boxes, spec)
+    return InlineEvaluation(subject, boxes, spec)
+
+
+async def _canary(boxes: Boxes, spec: BoxSpec) -> None:
+    """Raises InfraError unless a plain command runs in a fresh box."""
+    async with boxes.open(spec) as box:
+        try:
+            done = await box.exec(Command(("python", "-c", "print(1)"), _CANARY_S))
+        except StropError as error:
+            raise InfraError(f"boxes do not work here any more: {error.message}") from error
+    if done.exit_code != 0:
+        raise InfraError(f"boxes do not work here any more: a plain python exits with {done.exit_code}")
+
+
+def _sealed(key: RolloutKey, outcome: Outcome) -> Outcome:
+    """What an event may say: scores of holdout and vault stay in the archive."""
+    if key.split is Split.VISIBLE:
+        return outcome
+    return Outcome(outcome.status, wall_s=outcome.wall_s, cpu_s=outcome.cpu_s)
+
+
+def _read_folder(folder: Path) -> Tree:
+    found = admit(scan_folder(folder))
+    if isinstance(found, Refusal):
+        raise InputError(
+            "; ".join(str(fault) for fault in found.violations[:3]),
+            file=folder,
+            mend="a subject holds regular files only; list what does not belong to it under subject.ignore",
+        )
+    return found

@@ -1,0 +1,99 @@
+"""Durable rollouts: reserved, run in a slot, stored, paid for once. Infra errors are retried, never a verdict."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+
+import anyio
+
+from harness.archive.base import Archive
+from harness.archive.ledger import canonical
+from harness.errors import InfraError
+from harness.evaluation.contract import Evaluation
+from harness.failpoint import failpoint
+from harness.records import Json, Outcome, RolloutKey, Split, Status
+from harness.streams import derive
+from harness.tree import Tree
+
+TRIES = 3
+_PAUSE_S = 0.2
+
+
+@dataclass
+class Rollouts:
+    """Runs rollouts for the engine, at most `slots` at a time.
+
+    `canary` proves that a box works when a rollout's box keeps failing: if it does, the candidate breaks boxes and
+    the outcome says infra_error; if not, the machine is at fault and InfraError ends the session. `longest_s` is the
+    longest candidate run seen, in seconds.
+    """
+
+    archive: Archive
+    evaluation: Evaluation
+    seed: int
+    slots: anyio.CapacityLimiter
+    canary: Callable[[], Awaitable[None]]
+    finished: Callable[[RolloutKey, Outcome], None]
+    longest_s: float = 0.0
+    _running: dict[RolloutKey, anyio.Event] = field(default_factory=dict[RolloutKey, anyio.Event])
+
+    def seed_of(self, key: RolloutKey) -> int:
+        """The harness-chosen seed: the same for every variant of one comparison, fresh for every other."""
+        return derive(self.seed, "rollout", key.ticket, key.purpose, key.split, key.repeat) % 2**31
+
+    async def run(self, key: RolloutKey, tree: Tree) -> Outcome:
+        """The outcome of `key`, from the archive if it is already paid for. Raises InfraError, StorageError."""
+        while key in self._running:
+            await self._running[key].wait()
+        self._running[key] = done = anyio.Event()
+        try:
+            seed = self.seed_of(key)
+            stored = await self.archive.begin_rollout(key, seed)
+            if stored is not None:
+                self.longest_s = max(self.longest_s, stored.wall_s)
+                return stored
+            failpoint("rollout-begun")
+            async with self.slots:
+                outcome = await self._attempt(key.split, tree, seed)
+            failpoint("rollout-ran")
+            await self.archive.finish_rollout(key, outcome)
+            failpoint("rollout-stored")
+            self.longest_s = max(self.longest_s, outcome.wall_s)
+            self.finished(key, outcome)
+            return outcome
+        finally:
+            del self._running[key]
+            done.set()
+
+    async def _attempt(self, split: Split, tree: Tree, seed: int) -> Outcome:
+        last = ""
+        for attempt in range(1, TRIES + 1):
+            try:
+                return await self.evaluation.rollout(tree, split, seed)
+            except InfraError as error:
+                last = error.message
+                await anyio.sleep(_PAUSE_S * attempt)
+        await self.canary()
+        return Outcome(Status.INFRA_ERROR, detail=f"its box failed {TRIES} times while a plain box works: {last}")
+
+
+def cite(key: RolloutKey, seed: int, outcome: Outcome) -> dict[str, Json]:
+    """A rollout as the ledger cites it."""
+    items = hashlib.sha256(canonical(dict(outcome.items)).encode()).hexdigest() if outcome.items else ""
+    return {
+        "key": str(key),
+        "seed": seed,
+        "status": outcome.status.value,
+        "score": outcome.score,
+        "items": items,
+        "outputs": outcome.outputs,
+    }
+
+
+def same_items(outcome: Outcome, expected: frozenset[str] | None) -> Outcome:
+    """`outcome`, unless its item ids are not exactly the root's on that split: then it has no score."""
+    if outcome.status is not Status.OK or expected is None or frozenset(outcome.items) == expected:
+        return outcome
+    return replace(outcome, status=Status.AGENT_ERROR, score=None, items={}, detail="item ids differ from the root's")

@@ -1,0 +1,245 @@
+"""A run as an async context: its events while it goes, everything cleaned up when the block is left."""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from harness.archive.lock import RunLock, holder
+from harness.archive.sqlite import SqliteArchive
+from harness.box.choose import choose
+from harness.clock import Clock, SystemClock
+from harness.errors import InputError, StropError
+from harness.events import Event, RunFinished, RunStarted
+from harness.failpoint import failpoint
+from harness.records import Json, RunState
+from harness.repo.store import TreeStore
+from harness.research.baseline import measure_root
+from harness.research.engine import Engine
+from harness.research.opening import STORE, assemble, begin, plan, recorded_policy
+from harness.research.runs import list_runs, new_folder, runs_folder
+from harness.research.session import Hold, Session
+from harness.research.stop import Stop
+from harness.research.summary import summarize
+from harness.research.vault import open_vault
+
+_HEARTBEAT_S = 2.0
+
+
+@dataclass
+class Run:
+    """A live run. Iterate `events` to its end; `summary` is there afterwards.
+
+    Leaving the context before the end interrupts the run; it can be resumed.
+    """
+
+    run_id: str
+    folder: Path
+    events: MemoryObjectReceiveStream[Event]
+    summary: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    _engine: Engine | None = None
+    _drain: bool = False
+
+    def attach(self, engine: Engine) -> None:
+        """Take the engine that is searching now."""
+        self._engine = engine
+        engine.draining = self._drain
+
+    def drain(self) -> None:
+        """Finish the tickets in flight and start no more; the run can be resumed."""
+        self._drain = True
+        if self._engine is not None:
+            self._engine.draining = True
+
+
+@asynccontextmanager
+async def open_run(
+    subject: Path | str,
+    *,
+    seed: int | None = None,
+    workers: int | None = None,
+    policy: str | None = None,
+    overrides: Mapping[str, object] | None = None,
+    runs: Path | None = None,
+    run_id: str | None = None,
+    clock: Clock | None = None,
+) -> AsyncGenerator[Run]:
+    """A new run on the subject folder. `overrides` are dotted policy keys, as in {"budget.steps": 20}.
+
+    Raises InputError before anything is written, BoxUnavailableError, StorageError.
+    """
+    clock = clock or SystemClock()
+    made = await plan(Path(subject), seed=seed, workers=workers, use=policy, overrides=overrides or {})
+    await choose(made.policy.box.backend).prepare()
+    folder = new_folder(runs_folder(runs), made.subject.file.subject.name, clock.now(), run_id)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(RunLock(folder))
+        archive = await SqliteArchive.create(folder)
+        stack.push_async_callback(archive.aclose)
+        store = TreeStore(folder / STORE)
+        await store.create()
+        hold = Hold(folder, archive, store, clock)
+        await begin(made, hold)
+        yield await stack.enter_async_context(_live(hold, resumed=False))
+
+
+@asynccontextmanager
+async def resume_run(folder: Path | str, *, clock: Clock | None = None) -> AsyncGenerator[Run]:
+    """Go on with an interrupted run, under the policy and the subject it started with.
+
+    Raises InputError when it is finished, RunBusyError when another process owns it, IntegrityError.
+    """
+    folder = await anyio.to_thread.run_sync(Path(folder).resolve)
+    clock = clock or SystemClock()
+    async with AsyncExitStack() as stack:
+        stack.enter_context(RunLock(folder))
+        archive = await SqliteArchive.open(folder)
+        stack.push_async_callback(archive.aclose)
+        state, reason = await archive.state()
+        if state is RunState.FINISHED:
+            raise InputError(f"is finished: {reason}", file=folder, mend="see `strop report`, or start a new run")
+        store = TreeStore(folder / STORE)
+        await store.open()
+        hold = Hold(folder, archive, store, clock)
+        yield await stack.enter_async_context(_live(hold, resumed=True))
+
+
+@asynccontextmanager
+async def _live(hold: Hold, *, resumed: bool) -> AsyncGenerator[Run]:
+    send, receive = anyio.create_memory_object_stream[Event](math.inf)
+    run = Run(hold.folder.name, hold.folder, receive)
+    failure: list[BaseException] = []
+    with send, receive:
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(_drive, run, hold, resumed, send, failure)
+                try:
+                    yield run
+                finally:
+                    group.cancel_scope.cancel()
+        except BaseExceptionGroup as errors:
+            raise single(errors) from None
+        if failure:
+            raise failure[0]
+
+
+async def _drive(
+    run: Run, hold: Hold, resumed: bool, send: MemoryObjectSendStream[Event], failure: list[BaseException]
+) -> None:
+    """The whole of one session; its own errors are handed over instead of raised through the group."""
+    with send:
+        try:
+            run.summary = await _session(run, hold, resumed, send)
+        except Exception as error:
+            failure.append(single(error))
+            return
+        send.send_nowait(RunFinished(run.summary))
+
+
+async def _session(run: Run, hold: Hold, resumed: bool, send: MemoryObjectSendStream[Event]) -> Mapping[str, Json]:
+    archive, clock = hold.archive, hold.clock
+    earlier = await archive.wall_s()
+    started = clock.monotonic()
+    await archive.set_state(RunState.RUNNING, "")
+    await _note(hold, "resume" if resumed else "start")
+    reason = "its session ended early; `strop resume` goes on"
+    stop: Stop | None = None
+    try:
+        session = await _open(hold, send)
+        send.send_nowait(_started(session, resumed))
+        async with anyio.create_task_group() as group:
+            group.start_soon(_beat, archive, clock, started)
+            stop = await _search(run, session, earlier)
+            reason = f"{stop.reason}: {stop.detail}"
+            if stop.final:
+                await _close(session, stop)
+            group.cancel_scope.cancel()
+    except Exception as error:
+        stop, reason = None, str(getattr(single(error), "message", error))
+        raise
+    finally:
+        with anyio.CancelScope(shield=True):
+            final = stop is not None and stop.final and await _recorded(archive, "vault") is not None
+            await archive.heartbeat(clock.monotonic() - started)
+            await archive.set_state(RunState.FINISHED if final else RunState.INTERRUPTED, reason)
+            await _note(hold, "end", reason)
+    return await summarize(run.folder)
+
+
+async def _open(hold: Hold, send: MemoryObjectSendStream[Event]) -> Session:
+    boxes = choose(recorded_policy(await hold.archive.ledger()).box.backend)
+    await boxes.prepare()
+    runs = await anyio.to_thread.run_sync(list_runs, hold.folder.parent)
+    await boxes.reap([path.name for path in runs if path != hold.folder and holder(path) is None])
+    session = await assemble(hold, boxes, send.send_nowait)
+    await hold.archive.set_meta("isolation", session.isolation)
+    return session
+
+
+async def _search(run: Run, session: Session, earlier: float) -> Stop:
+    stopped = await _recorded(session.archive, "stop")
+    if stopped is not None:
+        return Stop(str(stopped["reason"]), str(stopped["detail"]))
+    if not session.standing.marks:
+        root = await session.store.write(session.subject.root)
+        await measure_root(session, root)
+    engine = Engine(session, earlier)
+    run.attach(engine)
+    return await engine.search()
+
+
+async def _close(session: Session, stop: Stop) -> None:
+    """Record why the search ended and open the vault; each once, however often the end was interrupted."""
+    if await _recorded(session.archive, "stop") is None:
+        await session.hold.append("stop", {"reason": stop.reason, "detail": stop.detail})
+    failpoint("stopped")
+    if await _recorded(session.archive, "vault") is None:
+        await open_vault(session)
+
+
+async def _recorded(archive: SqliteArchive, kind: str) -> Mapping[str, Json] | None:
+    rows = await archive.ledger()
+    return next((row.body for row in rows if row.kind == kind), None)
+
+
+def _started(session: Session, resumed: bool) -> RunStarted:
+    return RunStarted(
+        run_id=session.run_id,
+        folder=str(session.hold.folder),
+        subject=session.subject.file.subject.name,
+        metric=session.subject.file.eval.metric,
+        direction=session.subject.file.eval.direction,
+        seed=session.seed,
+        workers=session.policy.schedule.workers,
+        steps=session.policy.budget.steps,
+        isolation=session.isolation,
+        resumed=resumed,
+    )
+
+
+async def _beat(archive: SqliteArchive, clock: Clock, started: float) -> None:
+    while True:
+        await anyio.sleep(_HEARTBEAT_S)
+        await archive.heartbeat(clock.monotonic() - started)
+
+
+async def _note(hold: Hold, event: str, reason: str = "") -> None:
+    seen: dict[str, Json] = {"event": event, "host": socket.gethostname(), "pid": os.getpid(), "reason": reason}
+    await hold.append("session", None, seen)
+
+
+def single(error: BaseException) -> BaseException:
+    """The one error a group stands for: the first of ours in it, else the first of any kind."""
+    while isinstance(error, BaseExceptionGroup):
+        ours = error.subgroup(StropError)
+        error = (ours or error).exceptions[0]
+    return error

@@ -1,0 +1,83 @@
+"""Where runs live and how they are named: `.strop/runs/<subject>-<date>-<time>` below the current folder."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.archive.database import FILE_NAME
+from harness.errors import InputError, StorageError
+
+RUNS_VARIABLE = "STROP_RUNS"
+_DEFAULT = Path(".strop") / "runs"
+
+
+def runs_folder(given: Path | None = None) -> Path:
+    """The folder of all runs: as given, else from STROP_RUNS, else `.strop/runs`."""
+    return given or Path(os.environ.get(RUNS_VARIABLE) or _DEFAULT)
+
+
+def new_folder(runs: Path, subject: str, now: str, run_id: str | None = None) -> Path:
+    """Make the folder of a new run. Raises InputError when `run_id` is taken, StorageError when it cannot be made."""
+    name = run_id or f"{_slug(subject)}-{re.sub(r'[-:]', '', now[:19]).replace('T', '-')}"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+        raise InputError(f"{name!r} cannot name a run", key="run_id", mend="use letters, digits, '.', '_' and '-'")
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+        _ignore(runs)
+        for attempt in range(1, 1000):
+            folder = runs / (name if attempt == 1 else f"{name}-{attempt}")
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                if run_id is not None:
+                    raise InputError(
+                        f"a run {run_id!r} exists already", key="run_id", mend="give another name, or resume it"
+                    ) from None
+                continue
+            return folder.resolve()
+    except OSError as error:
+        raise StorageError(runs, reason=error.strerror or str(error)) from error
+    raise StorageError(runs, reason="a thousand runs were started in this second")
+
+
+def list_runs(runs: Path) -> Sequence[Path]:
+    """Every run folder, oldest first."""
+    try:
+        found = [path for path in runs.iterdir() if (path / FILE_NAME).is_file()]
+    except OSError:
+        return []
+    return sorted(found, key=_born)
+
+
+def find_run(name: str | None, runs: Path) -> Path:
+    """A run by id, by a prefix only one id has, by path, or the last one. Raises InputError."""
+    if name is not None and (Path(name) / FILE_NAME).is_file():
+        return Path(name).resolve()
+    known = list_runs(runs)
+    if not known:
+        raise InputError(f"no runs in {runs}", mend="start one with `strop run SUBJECT`, or point --runs at them")
+    if name in (None, "last"):
+        return known[-1].resolve()
+    matches = [path for path in known if path.name == name] or [path for path in known if path.name.startswith(name)]
+    if len(matches) == 1:
+        return matches[0].resolve()
+    what = "is not the name of a run" if not matches else f"could be {', '.join(path.name for path in matches[:5])}"
+    raise InputError(f"{name!r} {what}", key="RUN", mend="`strop list` shows every run")
+
+
+def _born(folder: Path) -> tuple[int, str]:
+    lock = folder / "lock"
+    return (lock if lock.exists() else folder).stat().st_mtime_ns, folder.name
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.")[:40] or "run"
+
+
+def _ignore(runs: Path) -> None:
+    marker = runs / ".gitignore"
+    if not marker.exists():
+        marker.write_text("*\n")

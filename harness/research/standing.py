@@ -1,0 +1,133 @@
+"""Where a run stands: a fold over ledger bodies, the same live and on resume."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.records import Attempt, Direction, Variant, Verdict
+
+ROOT = "v0"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What stop rules and later tickets read of the moment after one ticket.
+
+    `rollouts` counts those cited so far; `kept_at` is the last ticket that was kept; `idle` counts the tickets in a
+    row without a proposal.
+    """
+
+    incumbent: str
+    rollouts: int
+    kept_at: int
+    queries: int = 0
+    surprises: int = 0
+    idle: int = 0
+
+
+@dataclass
+class Standing:
+    """The state every decision reads. `apply_root` and `apply_ticket` are the only ways to change it.
+
+    `marks[k]` is the moment after ticket k; index 0 is the root.
+    """
+
+    direction: Direction
+    deterministic: bool = True
+    noise: float = 0.0
+    item_ids: dict[str, frozenset[str]] = field(default_factory=dict[str, "frozenset[str]"])
+    variants: dict[str, Variant] = field(default_factory=dict[str, Variant])
+    reference: dict[str, float] = field(default_factory=dict[str, float])
+    holdout: dict[str, float] = field(default_factory=dict[str, float])
+    attempts: list[Attempt] = field(default_factory=list[Attempt])
+    marks: list[Mark] = field(default_factory=list[Mark])
+    first_ticket: dict[str, int] = field(default_factory=dict[str, int])
+    counts: Counter[str] = field(default_factory=Counter[str])
+
+    @property
+    def done(self) -> int:
+        """The last committed ticket."""
+        return len(self.marks) - 1
+
+    @property
+    def incumbent(self) -> Variant:
+        """The best variant so far."""
+        return self.variants[self.marks[-1].incumbent]
+
+    def apply_root(self, body: Mapping[str, Any], tree: str) -> None:
+        """Take in the `root` entry."""
+        self.deterministic = body["deterministic"]
+        self.noise = body["noise"]
+        self.variants[ROOT] = Variant(ROOT, 0, tree, (), Verdict.KEPT, body["score"], "the subject as it was given")
+        self.reference[ROOT] = body["score"]
+        if body["holdout"] is not None:
+            self.holdout[ROOT] = body["holdout"]
+        self.item_ids = {split: frozenset(ids) for split, ids in body["item_ids"].items()}
+        self.first_ticket[tree] = 0
+        self.marks.append(Mark(ROOT, len(body["rollouts"]), 0))
+
+    def apply_ticket(self, body: Mapping[str, Any]) -> None:
+        """Take in the `ticket` entry of the next ticket."""
+        ticket, decision = body["ticket"], body["decision"]
+        assert ticket == self.done + 1, f"ticket {ticket} after {self.done}"
+        verdict = Verdict(decision["verdict"])
+        variant = variant_of(body)
+        if variant is not None:
+            self.variants[variant.id] = variant
+            self.first_ticket.setdefault(variant.tree, ticket)
+        self.attempts.append(attempt_of(body, self.variants[body["parent"]].score))
+        self.counts[verdict] += 1
+        kept = verdict is Verdict.KEPT
+        asked = decision["evidence"].get("holdout")
+        if kept:
+            assert variant is not None
+            self.reference[variant.id] = body["reference"]
+            if asked is not None and asked.get("score") is not None:
+                self.holdout[variant.id] = asked["score"]
+        before = self.marks[-1]
+        queried = asked is not None and asked["asked"]
+        self.marks.append(
+            Mark(
+                incumbent=variant.id if kept and variant is not None else before.incumbent,
+                rollouts=before.rollouts + len(body["rollouts"]),
+                kept_at=ticket if kept else before.kept_at,
+                queries=before.queries + queried,
+                surprises=before.surprises + (asked is not None and queried and not asked["passed"]),
+                idle=before.idle + 1 if verdict is Verdict.NO_PROPOSAL else 0,
+            )
+        )
+
+
+def variant_of(body: Mapping[str, Any]) -> Variant | None:
+    """The variant a ticket archived, if any."""
+    made = body["variant"]
+    if made is None:
+        return None
+    return Variant(
+        made["id"],
+        body["ticket"],
+        made["tree"],
+        tuple(made["parents"]),
+        Verdict(made["verdict"]),
+        made["score"],
+        body["proposal"]["note"],
+    )
+
+
+def attempt_of(body: Mapping[str, Any], parent_score: float | None) -> Attempt:
+    """The line later proposers see: nothing of holdout or vault is in it."""
+    decision, proposal = body["decision"], body["proposal"]
+    return Attempt(
+        ticket=body["ticket"],
+        parent=body["parent"],
+        variant=None if body["variant"] is None else body["variant"]["id"],
+        verdict=Verdict(decision["verdict"]),
+        score=body["score"],
+        parent_score=parent_score,
+        note=proposal["note"],
+        memo=proposal["memo"],
+        reason=decision["reason"],
+    )

@@ -1,0 +1,124 @@
+"""What a run comes to, read from its folder by any process at any time: the dictionary of `status --json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.archive.base import LedgerEntry
+from harness.archive.lock import holder
+from harness.archive.sqlite import SqliteArchive
+from harness.errors import InputError
+from harness.records import Json, RunState, Split
+from harness.research.standing import ROOT, Standing
+from harness.research.statistics import holdout_epsilon
+
+
+async def summarize(folder: Path) -> dict[str, Json]:
+    """The run's state, standing, claims and costs. Raises InputError when `folder` holds no run, IntegrityError."""
+    archive = await SqliteArchive.view(folder)
+    try:
+        rows = await archive.ledger()
+        state, reason = await archive.state()
+        counts = await archive.rollout_counts()
+        wall = await archive.wall_s()
+        meta = await archive.meta()
+    finally:
+        await archive.aclose()
+    if state is RunState.RUNNING and holder(folder) is None:
+        state, reason = RunState.INTERRUPTED, "its process is gone; `strop resume` goes on"
+    found = _account(folder, rows)
+    return {
+        **found,
+        "state": state.value,
+        "reason": reason,
+        "isolation": meta.get("isolation"),
+        "lost_rollouts": counts.lost,
+        "budget": _budget(found, counts.finished, wall),
+    }
+
+
+def _account(folder: Path, rows: Sequence[LedgerEntry]) -> dict[str, Json]:
+    bodies = _by_kind(rows)
+    if "run" not in bodies:
+        raise InputError("the run stopped before it was written down", file=folder, mend="start it anew")
+    run = bodies["run"]
+    policy, file = run["policy"], run["subject"]
+    standing = standing_of(rows)
+    measured = bool(standing.marks)
+    incumbent = standing.incumbent if measured else None
+    last = standing.marks[-1] if measured else None
+    return {
+        "run_id": folder.name,
+        "folder": str(folder),
+        "subject": file["subject"]["name"],
+        "mode": file["eval"]["mode"],
+        "metric": file["eval"]["metric"],
+        "direction": file["eval"]["direction"],
+        "seed": run["seed"],
+        "workers": policy["schedule"]["workers"],
+        "agent": policy["agent"]["name"],
+        "deterministic": standing.deterministic if measured else None,
+        "noise": standing.noise if measured else None,
+        "steps": {"done": standing.done if measured else 0, "limit": policy["budget"]["steps"]},
+        "counts": dict(standing.counts),
+        "root": {"id": ROOT, "metric": standing.reference[ROOT]} if measured else None,
+        "incumbent": {"id": incumbent.id, "metric": standing.reference[incumbent.id]} if incumbent else None,
+        "holdout": holdout_claim(standing, policy),
+        "vault": bodies.get("vault"),
+        "rollouts_cited": last.rollouts if last else 0,
+        "limits": policy["budget"],
+        "stop": bodies.get("stop"),
+        "ledger_head": rows[-1].hash if rows else "",
+        "seal": rows[-1].seal if rows else "",
+        "report": str(folder / "report.html"),
+    }
+
+
+def _budget(found: Mapping[str, Any], finished: int, wall: float) -> dict[str, Json]:
+    limits = found["limits"]
+    return {
+        "steps": {"used": found["steps"]["done"], "limit": limits["steps"]},
+        "rollouts": {"used": finished, "limit": limits["rollouts"]},
+        "wall_s": {"used": round(wall, 3), "limit": limits["wall_s"]},
+    }
+
+
+def standing_of(rows: Sequence[LedgerEntry]) -> Standing:
+    """The standing a ledger amounts to."""
+    run = next((row.body for row in rows if row.kind == "run"), None)
+    body: Any = run
+    standing = Standing(body["subject"]["eval"]["direction"] if body else "min")
+    for row in rows:
+        if row.kind == "root" and row.body is not None:
+            standing.apply_root(row.body, body["root_tree"])
+        elif row.kind == "ticket" and row.body is not None:
+            standing.apply_ticket(row.body)
+    return standing
+
+
+def holdout_claim(standing: Standing, policy: Mapping[str, Any]) -> dict[str, Json]:
+    """What may be said of the holdout: queries, surprises, and eps, how far the claim may be off (delta = .05)."""
+    examples = len(standing.item_ids.get(Split.HOLDOUT.value, ()))
+    mark = standing.marks[-1] if standing.marks else None
+    queries, surprises = (mark.queries, mark.surprises) if mark else (0, 0)
+    limit = policy["holdout"]["surprises"]
+    if not standing.holdout:
+        verdict = "no holdout"
+    elif surprises >= limit:
+        verdict = "worn out"
+    else:
+        verdict = "holds" if mark and mark.incumbent != ROOT else "not asked" if not queries else "nothing passed"
+    return {
+        "queries": queries,
+        "surprises": surprises,
+        "limit": limit,
+        "examples": examples,
+        "eps": holdout_epsilon(queries, limit, examples) if queries and examples else None,
+        "verdict": verdict,
+    }
+
+
+def _by_kind(rows: Sequence[LedgerEntry]) -> dict[str, Any]:
+    return {row.kind: row.body for row in rows if row.body is not None and row.kind != "ticket"}

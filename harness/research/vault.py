@@ -1,0 +1,111 @@
+"""The vault: examples no gate ever asked, opened once, for the number in the report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from harness.failpoint import failpoint
+from harness.records import Json, Outcome, RolloutKey, Split, Status, Variant
+from harness.research.rollouts import cite
+from harness.research.session import Session
+from harness.research.standing import ROOT
+from harness.research.statistics import mcnemar, paired_bootstrap, student_quantile, wilson
+from harness.streams import stream
+
+
+def vault_rollouts(session: Session) -> int:
+    """How many rollouts must be left for the vault."""
+    return 2 * _repeats(session) if session.has(Split.VAULT) else 0
+
+
+async def open_vault(session: Session) -> dict[str, Json]:
+    """Run root and best on the vault and record both with their intervals; the `vault` entry's body."""
+    if not session.has(Split.VAULT):
+        body: dict[str, Json] = {"rollouts": [], "root": None, "best": None, "why": "the subject has no vault split"}
+        await session.hold.append("vault", body)
+        return body
+    root, best = session.standing.variants[ROOT], session.standing.incumbent
+    cited: list[Json] = []
+    of_root = await _measure(session, root, cited)
+    of_best = of_root if best.id == ROOT else await _measure(session, best, cited)
+    failpoint("vault-measured")
+    body = {
+        "rollouts": cited,
+        "root": _claim(root, of_root),
+        "best": _claim(best, of_best),
+        "gain": None if best.id == ROOT else _gain(session, of_root, of_best),
+    }
+    await session.hold.append("vault", body)
+    return body
+
+
+def _repeats(session: Session) -> int:
+    return 1 if session.standing.deterministic else session.policy.gate.pairs
+
+
+async def _measure(session: Session, variant: Variant, cited: list[Json]) -> list[Outcome]:
+    tree = await session.store.read(variant.tree)
+    outcomes: list[Outcome] = []
+    for repeat in range(_repeats(session)):
+        key = RolloutKey(variant.tree, Split.VAULT, repeat, 0, "vault")
+        outcome = await session.rollouts.run(key, tree)
+        cited.append(cite(key, session.rollouts.seed_of(key), outcome))
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _claim(variant: Variant, outcomes: Sequence[Outcome]) -> dict[str, Json]:
+    scores = [outcome.score for outcome in outcomes if outcome.score is not None]
+    if len(scores) < len(outcomes):
+        failed = next(outcome for outcome in outcomes if outcome.status is not Status.OK)
+        return {"id": variant.id, "metric": None, "ci": None, "interval": None, "why": failed.detail[:300]}
+    mean = math.fsum(scores) / len(scores)
+    interval, how = _interval(outcomes, scores, mean)
+    return {"id": variant.id, "metric": mean, "ci": interval, "interval": how}
+
+
+def _interval(outcomes: Sequence[Outcome], scores: Sequence[float], mean: float) -> tuple[list[Json] | None, str]:
+    """95 %: Wilson over examples for a mean of 0/1 items, else t over repeats, else none."""
+    items = mean_items(outcomes)
+    if items and _binary(outcomes[0]) and _averages(items, mean):
+        return list(wilson(mean, len(items))), f"95 % Wilson over {len(items)} examples"
+    if items and _averages(items, mean) and len(items) > 1:
+        values = list(items.values())
+        spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+        half = student_quantile(0.975, len(values) - 1) * spread / math.sqrt(len(values))
+        return [mean - half, mean + half], f"95 % t over {len(values)} examples"
+    if len(scores) > 1:
+        spread = math.sqrt(math.fsum((score - mean) ** 2 for score in scores) / (len(scores) - 1))
+        half = student_quantile(0.975, len(scores) - 1) * spread / math.sqrt(len(scores))
+        return [mean - half, mean + half], f"95 % t over {len(scores)} repeats"
+    return None, "no interval: one run, and the metric is not the mean of its items"
+
+
+def _gain(session: Session, of_root: Sequence[Outcome], of_best: Sequence[Outcome]) -> dict[str, Json] | None:
+    """The paired difference over examples, positive for better: mean, 95 % bootstrap interval, exact p."""
+    root, best = mean_items(of_root), mean_items(of_best)
+    if not root or root.keys() != best.keys():
+        return None
+    gains = [session.gate.gain(best[item], root[item]) for item in root]
+    p, interval = paired_bootstrap(gains, stream(session.seed, "vault-bootstrap"))
+    gain: dict[str, Json] = {"mean": math.fsum(gains) / len(gains), "ci": list(interval), "p_bootstrap": p}
+    if len(of_root) == 1 and _binary(of_root[0]) and _binary(of_best[0]):
+        gain["p_mcnemar"] = mcnemar(sum(g > 0 for g in gains), sum(g < 0 for g in gains))
+    return gain
+
+
+def mean_items(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """Each example's score averaged over repeats; empty unless every repeat has the same examples."""
+    first = outcomes[0].items
+    if not first or any(outcome.items.keys() != first.keys() for outcome in outcomes):
+        return {}
+    return {item: math.fsum(outcome.items[item] for outcome in outcomes) / len(outcomes) for item in sorted(first)}
+
+
+def _binary(outcome: Outcome) -> bool:
+    return all(score in (0.0, 1.0) for score in outcome.items.values())
+
+
+def _averages(items: dict[str, float], mean: float) -> bool:
+    return math.isclose(math.fsum(items.values()) / len(items), mean, rel_tol=1e-9, abs_tol=1e-9)

@@ -1,0 +1,3 @@
+"""The version of this installation."""
+
+VERSION = "0.1.0"
