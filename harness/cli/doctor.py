@@ -1,0 +1,54 @@
+"""`strop doctor`: can this machine do what a run needs? Each answer is a probe, never a version number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.arguments import AsJson
+
+if TYPE_CHECKING:
+    from harness.cli.probes import Check
+
+
+def doctor(
+    box: Annotated[str, typer.Option(help="The box to prove: auto, docker, embedded or process.")] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Prove that this machine can run strop: python, git, a durable write, a sealed box, free disk.
+
+    Exit 3 when something needed is missing; each failure says how to mend it.
+
+    Example: strop doctor --box embedded
+    """
+    from dataclasses import asdict
+
+    import anyio
+
+    from harness.cli.output import print_json
+    from harness.cli.probes import examine
+
+    checks = anyio.run(examine, box)
+    healthy = all(check.ok for check in checks if check.needed)
+    if as_json:
+        print_json({"ok": healthy, "checks": [asdict(check) for check in checks]})
+    else:
+        _print(checks)
+    if not healthy:
+        raise typer.Exit(3)
+
+
+def _print(checks: list[Check]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from harness.cli.output import console
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("what", "", "found", "how to mend"):
+        table.add_column(column, overflow="fold")
+    for check in checks:
+        word, style = ("ok", "green") if check.ok else ("failed", "bold red" if check.needed else "yellow")
+        table.add_row(check.name, Text(word, style=style), check.detail, "" if check.ok else check.mend)
+    console().print(table)

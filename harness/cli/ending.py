@@ -1,0 +1,68 @@
+"""What a run ends with: the numbers that can be believed, what they cost, and where everything is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.cli.output import console, print_json
+from harness.report.claims import cost_claim, holdout_claim, isolation_claim, vault_claim
+from harness.report.numbers import as_float, change, number, part
+from harness.untrusted import line
+
+if TYPE_CHECKING:
+    from harness.records import Json
+
+NEXT = {
+    "finished": "strop export {run} --to better/",
+    "interrupted": "strop resume {run}",
+    "created": "strop resume {run}",
+}
+
+
+async def ending(folder: Path, as_json: bool, silent: bool) -> None:
+    """Write the report and the winning diff of the run in `folder`, then print its summary unless `silent`."""
+    from harness.report.html import write_report
+    from harness.research.summary import summarize
+
+    await write_report(folder, None)
+    summary = await summarize(folder)
+    if as_json:
+        print_json(summary)
+    elif not silent:
+        print_summary(summary)
+
+
+def print_summary(summary: Mapping[str, Json]) -> None:
+    """The summary for people, one fact a line."""
+    out = console()
+    for label, text in rows(summary):
+        out.print(f"{label:<9} {text}", soft_wrap=True, style="bold" if label in {"best", "vault"} else None)
+
+
+def rows(summary: Mapping[str, Json]) -> list[tuple[str, str]]:
+    """(label, text) of every line of the summary."""
+    root, best, steps = part(summary, "root"), part(summary, "incumbent"), part(summary, "steps")
+    gain = change(as_float(best.get("metric")), as_float(root.get("metric")))
+    reason = f" ({line(str(summary['reason']))})" if summary.get("reason") else ""
+    run = str(summary["run_id"])
+    found = [
+        ("run", f"{run}: {summary['state']}{reason}, {steps.get('done')} of {steps.get('limit')} steps"),
+        ("subject", f"{line(str(summary['subject']))}: {summary['metric']} ({summary['direction']})"),
+        ("root", f"{root.get('id')} {number(root.get('metric'))} on visible"),
+        ("best", f"{best.get('id')} {number(best.get('metric'))} on visible  {gain}".rstrip()),
+        (
+            "verdicts",
+            ", ".join(f"{count} {name}" for name, count in part(summary, "counts").items() if count) or "none",
+        ),
+        ("holdout", holdout_claim(summary)),
+        ("vault", vault_claim(summary)),
+        ("cost", cost_claim(summary)),
+        ("box", isolation_claim(summary)),
+        ("ledger", f"head {summary.get('ledger_head')}"),
+        ("report", str(summary.get("report") or "none yet: strop report " + run)),
+        ("diff", f"strop diff {run}"),
+    ]
+    advice = NEXT.get(str(summary["state"]))
+    return [*found, ("next", advice.format(run=run))] if advice else found

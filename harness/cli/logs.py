@@ -1,0 +1,197 @@
+"""`strop log`, `strop show` and `strop diff`: what was tried, decision by decision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.arguments import DEFAULT_RUNS, AsJson, RunName, RunsFolder, locate, split_run
+from harness.errors import InputError
+
+if TYPE_CHECKING:
+    from harness.report.view import RunView, TicketView
+
+Names = Annotated[list[str] | None, typer.Argument(show_default=False)]
+
+
+def log(
+    name: RunName = None,
+    runs: RunsFolder = DEFAULT_RUNS,
+    as_json: AsJson = False,
+    tsv: Annotated[bool, typer.Option("--tsv", help="autoresearch's results.tsv columns.")] = False,
+) -> None:
+    """List every decision of a run, in order, with its metric and what the proposer said.
+
+    A crash has no metric: its field is empty, never 0.
+
+    Example: strop log last --tsv > results.tsv
+    """
+    if as_json and tsv:
+        raise InputError("--json and --tsv both want stdout", mend="give one of them")
+    view = _view(locate(name, runs))
+    if as_json:
+        from harness.cli.output import print_json
+
+        print_json([ticket_json(ticket) for ticket in view.tickets])
+    elif tsv:
+        from harness.report.results import results_tsv
+
+        typer.echo(results_tsv(view), nl=False)
+    else:
+        _print_log(view)
+
+
+def show(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN] VARIANT", help="The run (default: the last), then v7, t7, root or best.", show_default=False
+        ),
+    ] = None,
+    runs: RunsFolder = DEFAULT_RUNS,
+    as_json: AsJson = False,
+) -> None:
+    """Show one variant: where it came from, how it did, why it was kept or not, and its diff.
+
+    A ticket that archived nothing is shown by its number, as t7.
+
+    Example: strop show last best
+    """
+    run, variants = split_run(names or [], most=1)
+    if not variants:
+        raise InputError("which variant?", mend="for example: strop show last best")
+    view = _view(locate(run, runs), patches=True)
+    if as_json:
+        from harness.cli.output import print_json
+
+        print_json(_shown(view, variants[0]))
+    else:
+        _print_shown(view, variants[0])
+
+
+def diff(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN] [A] [B]", help="The run, then two variants (default: root and best).", show_default=False
+        ),
+    ] = None,
+    runs: RunsFolder = DEFAULT_RUNS,
+) -> None:
+    """Print the unified diff between two variants: by default everything the run has won, from root to best.
+
+    With A alone, from root to A. To apply it, use `strop export --patch`, which leaves the bytes as they are.
+
+    Example: strop diff last v3 best
+    """
+    run, variants = split_run(names or [], most=2)
+    old, new = ("root", *(variants or ["best"])) if len(variants) < 2 else (variants[0], variants[1])
+    _print_diff(_patch_between(locate(run, runs), old, new))
+
+
+def _view(folder: Path, *, patches: bool = False) -> RunView:
+    import functools
+
+    import anyio
+
+    from harness.report.view import load
+
+    return anyio.run(functools.partial(load, folder, patches=patches))
+
+
+def _patch_between(folder: Path, old: str, new: str) -> str:
+    import anyio
+
+    from harness.report.patches import Patches
+
+    view = _view(folder)
+    return anyio.run(Patches(folder).between, view.variant(old).tree, view.variant(new).tree)
+
+
+def ticket_json(ticket: TicketView) -> dict[str, object]:
+    """A decision as JSON, without its diff."""
+    from dataclasses import asdict
+
+    fields = asdict(ticket)
+    fields.pop("patch")
+    return fields
+
+
+def _shown(view: RunView, name: str) -> dict[str, object]:
+    from dataclasses import asdict
+
+    ticket = view.ticket(name)
+    if ticket is None:
+        return {"variant": view.root.id, "tree": view.root.tree, "score": view.root.score, "ticket": None, "patch": ""}
+    number = ticket.ticket
+    rollouts = [asdict(rollout) for rollout in view.rollouts if rollout.ticket == number]
+    return {**ticket_json(ticket), "patch": ticket.patch, "rollouts": rollouts}
+
+
+def _print_log(view: RunView) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from harness.cli.output import VERDICT_STYLE, console
+    from harness.report.numbers import change, metric
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("ticket", "variant", "parent", "verdict"):
+        table.add_column(column, no_wrap=True)
+    table.add_column(view.metric, justify="right", no_wrap=True)
+    table.add_column("change", justify="right", no_wrap=True)
+    table.add_column("note", overflow="fold")
+    table.add_row("", view.root.id, "", "root", metric(view.root.score), "", "as it was given")
+    for ticket in view.tickets:
+        table.add_row(
+            f"t{ticket.ticket}",
+            ticket.variant or "",
+            ticket.parent,
+            Text(ticket.verdict, style=VERDICT_STYLE.get(ticket.verdict, "")),
+            metric(ticket.score),
+            change(ticket.score, ticket.parent_score),
+            ticket.note or ticket.reason,
+        )
+    console().print(table)
+
+
+def _print_shown(view: RunView, name: str) -> None:
+    import json
+
+    from harness.cli.output import console
+    from harness.report.numbers import metric
+
+    out = console()
+    shown = _shown(view, name)
+    ticket = view.ticket(name)
+    out.print(f"{shown['variant'] or name} of run {view.run_id}", style="bold")
+    out.print(f"  tree      {shown['tree'] or 'none: the proposal was refused'}")
+    if ticket is None:
+        out.print(f"  {view.metric} {metric(view.root.score)}; the root, as it was given")
+        return
+    out.print(f"  verdict   {ticket.verdict}: {ticket.reason}")
+    out.print(f"  parent    {ticket.parent} ({view.metric} {metric(ticket.parent_score)})")
+    out.print(f"  {view.metric:<9} {metric(ticket.score)}")
+    out.print(f"  note      {ticket.note}")
+    for violation in ticket.violations:
+        out.print(f"  violation {violation}", style="red")
+    for rollout in view.rollouts:
+        if rollout.ticket == ticket.ticket:
+            score = metric(rollout.score) if rollout.split == "visible" else "sealed"
+            out.print(f"  rollout   {rollout.purpose} {rollout.split} {rollout.status} {score} {rollout.wall_s:.2f} s")
+    out.print(f"  evidence  {json.dumps(ticket.evidence, ensure_ascii=False)}")
+    _print_diff(ticket.patch)
+
+
+def _print_diff(text: str) -> None:
+    from rich.syntax import Syntax
+
+    from harness.cli.output import console
+
+    out = console()
+    if out.is_terminal:
+        out.print(Syntax(text, "diff", background_color="default", word_wrap=True))
+    else:
+        typer.echo(text, nl=not text.endswith("\n"))

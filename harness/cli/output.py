@@ -1,0 +1,34 @@
+"""Where output goes: one console for people, plain JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A rich console that never reads markup or emoji out of what it is given."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False, soft_wrap=False)
+
+
+def print_json(value: object) -> None:
+    """One JSON document on stdout. NaN and Infinity are refused: they are not JSON."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+VERDICT_STYLE = {
+    "kept": "bold green",
+    "discarded": "dim",
+    "blocked": "bold red",
+    "crashed": "yellow",
+    "timed_out": "yellow",
+    "duplicate": "dim",
+    "no_proposal": "dim",
+    "infra": "magenta",
+}

@@ -1,0 +1,97 @@
+"""The live panel of a run, drawn from its progress. Imported only where rich is already in use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from harness.cli.output import VERDICT_STYLE
+from harness.cli.progress import Progress, decision_text
+from harness.report.numbers import change, duration, metric
+from harness.untrusted import line
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from harness.records import Usage
+
+
+def panel(progress: Progress) -> RenderableType:
+    """The whole display."""
+    if progress.started is None:
+        return Text(progress.notice or "opening the run ...", style="dim")
+    parts: list[RenderableType] = [_bars(progress), _standing(progress), _counts(progress)]
+    parts += [decision_text(event) for event in progress.recent]
+    parts.append(
+        Text(progress.notice or progress.stopped or _doing(progress), style="yellow" if progress.notice else "dim")
+    )
+    return Panel(Group(*parts), title=_title(progress), title_align="left", border_style="blue", padding=(0, 1))
+
+
+def _title(progress: Progress) -> Text:
+    started = progress.started
+    assert started is not None
+    text = Text(
+        f"strop {started.run_id} · {line(started.subject, 40)} · seed {started.seed} · {started.workers} workers · box "
+    )
+    text.append(started.isolation, style="bold red" if "no isolation" in started.isolation else "")
+    return text
+
+
+def _bars(progress: Progress) -> Table:
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=9)
+    table.add_column(width=30)
+    table.add_column(justify="left")
+    eta = progress.eta_s
+    steps = f"{progress.done}/{progress.limit}" + (f"   ETA {duration(eta)}" if eta is not None else "")
+    table.add_row("steps", ProgressBar(total=max(1, progress.limit), completed=progress.done, width=30), steps)
+    for name, usage in progress.budget.items():
+        if name != "steps" and usage.limit is not None:
+            table.add_row(name.removesuffix("_s"), _bar(usage), _used(name, usage))
+    return table
+
+
+def _bar(usage: Usage) -> ProgressBar:
+    assert usage.limit is not None
+    return ProgressBar(total=max(usage.limit, 1e-9), completed=min(usage.used, usage.limit), width=30)
+
+
+def _used(name: str, usage: Usage) -> str:
+    assert usage.limit is not None
+    if name.endswith("_s"):
+        return f"{duration(usage.used)}/{duration(usage.limit)}"
+    return f"{usage.used:g}/{usage.limit:g}"
+
+
+def _standing(progress: Progress) -> Text:
+    started = progress.started
+    assert started is not None
+    text = Text()
+    text.append(f"{started.metric} ({started.direction})  root {metric(progress.root, 'being measured')}")
+    text.append(f"  best {progress.incumbent} ")
+    text.append(metric(progress.incumbent_score), style="bold")
+    text.append(f"  {change(progress.incumbent_score, progress.root)}", style="green")
+    if progress.noisy:
+        text.append("  noisy metric: gains are confirmed on fresh pairs", style="dim")
+    return text
+
+
+def _counts(progress: Progress) -> Text:
+    text = Text()
+    for verdict, count in progress.counts.items():
+        if count:
+            text.append(f"{verdict} {count}  ", style=VERDICT_STYLE.get(verdict, ""))
+    text.append(f"holdout surprises {progress.surprises}", style="dim")
+    return text
+
+
+def _doing(progress: Progress) -> str:
+    if not progress.in_flight:
+        return "measuring"
+    return "in flight: " + " ".join(f"t{ticket}" for ticket in sorted(progress.in_flight)[:12])

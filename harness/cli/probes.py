@@ -1,0 +1,150 @@
+"""Probes: each does the thing a run will need, once, in a temporary folder, and says how to mend what failed."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from harness.errors import MissingEnvironmentError, StropError
+from harness.untrusted import line
+
+FREE_MB_NEEDED = 1024
+PROBE_TIMEOUT_S = 60.0
+GIT_TIMEOUT_S = 20.0
+BOX_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One capability: proved or not. `needed` says whether a run can do without it."""
+
+    name: str
+    ok: bool
+    detail: str
+    mend: str = ""
+    needed: bool = True
+
+
+async def examine(box: str, folder: Path | None = None) -> list[Check]:
+    """Run every probe; none of them raises. `folder` is where runs would be kept (default: here)."""
+    where = folder or Path.cwd()
+    local: list[tuple[str, Callable[[], str], str]] = [
+        ("python", probe_python, "use Python 3.11 or newer from a virtual environment"),
+        ("git", probe_git, "install git (Debian: apt-get install git)"),
+        ("sqlite", lambda: probe_sqlite(where), "make the folder writable, on a local disk with room"),
+        ("disk", lambda: probe_disk(where), f"free {FREE_MB_NEEDED} MB on this disk, or use --runs on another"),
+    ]
+    found = [await _checked(name, probe, mend) for name, probe, mend in local]
+    return [*found, await probe_box(box)]
+
+
+async def _checked(name: str, probe: Callable[[], str], mend: str) -> Check:
+    try:
+        with anyio.fail_after(PROBE_TIMEOUT_S):
+            return Check(name, True, await anyio.to_thread.run_sync(probe, abandon_on_cancel=True))
+    except TimeoutError:
+        return Check(name, False, f"no answer in {PROBE_TIMEOUT_S:g} s", mend)
+    except (OSError, sqlite3.Error, subprocess.SubprocessError, MissingEnvironmentError) as error:
+        reason = error.message if isinstance(error, StropError) else str(error)
+        return Check(name, False, line(reason, 300), mend)
+
+
+def probe_python() -> str:
+    """The interpreter imports what a run imports, and starts itself in isolated mode."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", "import sys, sqlite3, tomllib, zlib; print(sys.version.split()[0])"],
+        capture_output=True,
+        timeout=GIT_TIMEOUT_S,
+        check=True,
+        text=True,
+    )
+    return f"{done.stdout.strip()} at {sys.executable}"
+
+
+def probe_git() -> str:
+    """Git makes a bare repository, a commit in it and a ref to that commit."""
+    program = shutil.which("git")
+    if program is None:
+        raise MissingEnvironmentError("git", reason="not found on PATH", mend="install it")
+    with tempfile.TemporaryDirectory(prefix="strop-doctor-") as temporary:
+        env = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": temporary, "LC_ALL": "C"}
+        for role in ("AUTHOR", "COMMITTER"):
+            env |= {f"GIT_{role}_NAME": "strop", f"GIT_{role}_EMAIL": "strop@localhost"}
+
+        def git(*words: str, stdin: str = "") -> str:
+            done = subprocess.run(  # noqa: S603 - fixed words, an absolute program
+                [program, *words],
+                cwd=temporary,
+                env=env,
+                input=stdin,
+                capture_output=True,
+                timeout=GIT_TIMEOUT_S,
+                check=False,
+                text=True,
+            )
+            if done.returncode:
+                raise OSError(f"git {words[0]}: {done.stderr.strip() or done.returncode}")
+            return done.stdout.strip()
+
+        git("init", "--bare", "--quiet", ".")
+        tree = git("mktree", stdin=f"100644 blob {git('hash-object', '-w', '--stdin', stdin='probe')}\tprobe\n")
+        commit = git("commit-tree", tree, "-m", "probe")
+        git("update-ref", "refs/heads/probe", commit)
+        if git("rev-parse", "refs/heads/probe^{tree}") != tree:
+            raise OSError("git gave back another tree than was committed")
+    return f"a commit in a bare repository, with {program}"
+
+
+def probe_sqlite(folder: Path) -> str:
+    """SQLite makes a durable write (WAL, synchronous=FULL) where runs are kept, and reads it back."""
+    with tempfile.TemporaryDirectory(prefix=".strop-doctor-", dir=folder) as temporary:
+        path = Path(temporary) / "probe.sqlite"
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            mode = db.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+            if mode != "wal":
+                raise OSError(f"no write-ahead log here (journal mode {mode})")
+            db.execute("PRAGMA synchronous=FULL")
+            db.execute("BEGIN IMMEDIATE")
+            db.execute("CREATE TABLE probe (value TEXT)")
+            db.execute("INSERT INTO probe VALUES ('kept')")
+            db.execute("COMMIT")
+        with closing(sqlite3.connect(path)) as db:
+            if db.execute("SELECT value FROM probe").fetchone() != ("kept",):
+                raise OSError("a committed row was not there afterwards")
+    return f"a durable write in {folder}"
+
+
+def probe_disk(folder: Path) -> str:
+    """There is room for a run."""
+    free = shutil.disk_usage(folder).free // 2**20
+    if free < FREE_MB_NEEDED:
+        raise OSError(f"{free} MB free in {folder}")
+    return f"{free:,} MB free"
+
+
+async def probe_box(name: str) -> Check:
+    """The box opens, keeps what it must keep and cuts what it must cut: the back end's own self-check, run here."""
+    from harness.box.choose import choose
+    from harness.box.selfcheck import selfcheck
+
+    try:
+        with anyio.fail_after(BOX_TIMEOUT_S):
+            boxes = choose(name)
+            await boxes.prepare()
+            await selfcheck(boxes)
+    except TimeoutError:
+        return Check("box", False, f"no answer in {BOX_TIMEOUT_S:g} s", "try another with --box")
+    except StropError as error:
+        return Check("box", False, line(error.message, 300), error.mend or "try another with --box")
+    isolation = "" if boxes.isolated else ": NO ISOLATION, candidates would run as you"
+    return Check("box", True, f"{boxes.name}{isolation}")

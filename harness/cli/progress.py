@@ -1,0 +1,239 @@
+"""What a run looks like while it goes: one state fed by events, drawn live or as plain lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass
+from typing import TYPE_CHECKING, Protocol, Self
+
+from harness.cli.output import VERDICT_STYLE
+from harness.clock import Clock, SystemClock
+from harness.events import Event, RootMeasured, RunFinished, RunStarted, RunStopped, TicketDecided, TicketStarted
+from harness.report.numbers import change, duration, metric
+from harness.untrusted import line
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.text import Text
+
+    from harness.records import Usage
+
+SHOWN_DECISIONS = 8
+
+
+@dataclass(slots=True)
+class Progress:
+    """Everything the displays know. `take` is the only way in."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    started: RunStarted | None = None
+    root: float | None = None
+    noisy: bool = False
+    incumbent: str = "v0"
+    incumbent_score: float | None = None
+    counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    budget: Mapping[str, Usage] = field(default_factory=dict[str, "Usage"])
+    surprises: int = 0
+    in_flight: set[int] = field(default_factory=set[int])
+    recent: deque[TicketDecided] = field(default_factory=lambda: deque[TicketDecided](maxlen=SHOWN_DECISIONS))
+    decided_here: int = 0
+    first_start: float | None = None
+    stopped: str = ""
+    notice: str = ""
+
+    def take(self, event: Event) -> None:
+        match event:
+            case RunStarted():
+                self.started = event
+            case RootMeasured():
+                self.root = self.incumbent_score = event.score
+                self.noisy = not event.deterministic
+            case TicketStarted():
+                self.in_flight.add(event.ticket)
+                self.first_start = self.clock.monotonic() if self.first_start is None else self.first_start
+            case TicketDecided():
+                self._decided(event)
+            case RunStopped():
+                self.stopped = f"{event.reason}: {event.detail}" if event.detail else event.reason
+            case _:
+                pass
+
+    def _decided(self, event: TicketDecided) -> None:
+        self.in_flight.discard(event.decision.ticket)
+        self.incumbent, self.incumbent_score = event.incumbent, event.incumbent_score
+        self.counts, self.budget, self.surprises = event.counts, event.budget, event.surprises
+        self.decided_here += 1
+        self.recent.append(event)
+
+    @property
+    def done(self) -> int:
+        """Decided tickets over all sessions."""
+        return sum(self.counts.values())
+
+    @property
+    def limit(self) -> int:
+        """How many tickets the run may take."""
+        return self.started.steps if self.started else 0
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds to go at this session's pace, or until the wall budget ends; None before the first decision."""
+        if not self.decided_here or self.first_start is None:
+            return None
+        pace = (self.clock.monotonic() - self.first_start) / self.decided_here
+        left = pace * max(0, self.limit - self.done)
+        wall = self.budget.get("wall_s")
+        return left if wall is None or wall.limit is None else min(left, max(0.0, wall.limit - wall.used))
+
+
+class Display(Protocol):
+    """Something that shows a run. Entered once, fed every event, told notices."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def take(self, event: Event) -> None: ...
+
+    def say(self, notice: str) -> None: ...
+
+
+class PlainDisplay:
+    """One line a decision, for logs and pipes."""
+
+    def __init__(self, write: Callable[[str], None], progress: Progress | None = None) -> None:
+        self._write = write
+        self.progress = progress or Progress()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def say(self, notice: str) -> None:
+        self._write(f"strop: {notice}")
+
+    def take(self, event: Event) -> None:
+        self.progress.take(event)
+        text = plain_line(self.progress, event)
+        if text:
+            self._write(text)
+
+
+class QuietDisplay(PlainDisplay):
+    """Shows nothing but notices."""
+
+    def take(self, event: Event) -> None:
+        self.progress.take(event)
+
+
+class JsonDisplay(PlainDisplay):
+    """One JSON object an event, for another program."""
+
+    def take(self, event: Event) -> None:
+        self.progress.take(event)
+        self._write(json.dumps({"event": type(event).__name__, **asdict(event)}, ensure_ascii=False, default=_as_json))
+
+    def say(self, notice: str) -> None:
+        self._write(json.dumps({"event": "Notice", "text": notice}, ensure_ascii=False))
+
+
+def _as_json(value: object) -> object:
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
+
+
+class LiveDisplay:
+    """A rich panel that is redrawn four times a second; what it said last stays on the terminal."""
+
+    def __init__(self, console: Console, progress: Progress | None = None) -> None:
+        from rich.live import Live
+
+        self.progress = progress or Progress()
+        self._live = Live(self, console=console, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def take(self, event: Event) -> None:
+        self.progress.take(event)
+
+    def say(self, notice: str) -> None:
+        self.progress.notice = notice
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from harness.cli.panel import panel
+
+        yield panel(self.progress)
+
+
+def plain_line(progress: Progress, event: Event) -> str:
+    """The line an event makes in a plain log; empty when it makes none."""
+    match event:
+        case RunStarted():
+            verb = "resumed" if event.resumed else "started"
+            return (
+                f"{verb} {event.run_id}: {line(event.subject)}, {event.metric} ({event.direction}), seed {event.seed}, "
+                f"{event.workers} workers, {event.steps} steps, box {event.isolation}\nfolder {event.folder}"
+            )
+        case RootMeasured():
+            sure = "deterministic" if event.deterministic else f"noise {event.noise:.3g}"
+            return f"root v0 {metric(event.score)} ({sure})"
+        case TicketDecided():
+            return _decision_line(progress, event)
+        case RunStopped():
+            return f"stopped: {line(progress.stopped)}"
+        case RunFinished():
+            return "finished"
+        case _:
+            return ""
+
+
+def _decision_line(progress: Progress, event: TicketDecided) -> str:
+    width = len(str(progress.limit))
+    eta = progress.eta_s
+    best = f"best {event.incumbent} {metric(event.incumbent_score)} {change(event.incumbent_score, progress.root)}"
+    return "  ".join(
+        part
+        for part in (
+            f"[{progress.done:>{width}}/{progress.limit}]",
+            f"{event.decision.variant or 't' + str(event.decision.ticket):<5}",
+            f"{event.decision.verdict:<10}",
+            f"{metric(event.score):<10}",
+            best.rstrip(),
+            f"eta {duration(eta)}" if eta is not None else "",
+            line(event.note or event.decision.reason, 80),
+        )
+        if part
+    )
+
+
+def decision_text(event: TicketDecided) -> Text:
+    """One decision for the live panel, styled, with nothing of the candidate's read as markup."""
+    from rich.text import Text
+
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(f"{event.decision.variant or 't' + str(event.decision.ticket):>5} ")
+    text.append(f"{event.decision.verdict:<11} ", style=VERDICT_STYLE.get(event.decision.verdict, ""))
+    text.append(f"{metric(event.score):<10} ")
+    text.append(line(event.note or event.decision.reason, 120), style="dim")
+    return text
+
+
+def write_line(text: str) -> None:
+    """A line on stdout, at once."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def write_error(text: str) -> None:
+    """A line on stderr, at once."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()

@@ -1,0 +1,131 @@
+"""`strop run` and `strop resume`: the main job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.arguments import DEFAULT_RUNS, AsJson, Plain, Quiet, RunName, RunsFolder, locate
+from harness.errors import InputError
+
+if TYPE_CHECKING:
+    from harness.cli.progress import Display
+    from harness.research.run import Run
+
+JsonEvents = Annotated[bool, typer.Option("--json-events", help="One JSON object an event, for another program.")]
+
+
+def run(
+    subject: Annotated[Path, typer.Argument(help="The folder with a strop.toml.", show_default=False)],
+    seed: Annotated[int | None, typer.Option(help="Same seed and workers, same run.", show_default="drawn")] = None,
+    workers: Annotated[int | None, typer.Option(help="Tickets in flight at once.", show_default="policy")] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="A shipped policy's name, or a TOML file.", show_default="the subject's")
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option(help="Who proposes: a name, or module:Name.", show_default="policy")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Most tickets.", show_default="policy")] = None,
+    rollouts: Annotated[int | None, typer.Option(help="Most runs of the eval.", show_default="policy")] = None,
+    wall: Annotated[str | None, typer.Option(help="Most time, as 90, 90s, 30m or 8h.", show_default="policy")] = None,
+    box: Annotated[
+        str | None,
+        typer.Option(help="auto, docker, embedded, or process (no isolation).", show_default="policy"),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Override any policy key. May be repeated.", show_default=False
+        ),
+    ] = None,
+    runs: RunsFolder = DEFAULT_RUNS,
+    plain: Plain = False,
+    json_events: JsonEvents = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Improve SUBJECT until its budget ends, then open the vault and say what is really better.
+
+    The first Ctrl-C finishes the tickets in flight, the second aborts them; `strop resume` goes on.
+
+    Example: strop run archives/digits --seed 0 --workers 2 --steps 40 --set gate.alpha=0.01
+    """
+    from harness.cli.settings import find_subject, gather, policy_path
+
+    overrides = gather(settings or [], agent=agent, steps=steps, rollouts=rollouts, wall=wall, box=box)
+    folder = find_subject(subject)
+    chosen = policy_path(policy)
+
+    def opening() -> AbstractAsyncContextManager[Run]:
+        from harness.research.run import open_run
+
+        return open_run(folder, seed=seed, workers=workers, policy=chosen, overrides=overrides, runs=runs)
+
+    _drive(opening, plain=plain, json_events=json_events, as_json=as_json, quiet=quiet)
+
+
+def resume(
+    name: RunName = None,
+    runs: RunsFolder = DEFAULT_RUNS,
+    plain: Plain = False,
+    json_events: JsonEvents = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Go on with a run that was interrupted, by Ctrl-C or by anything worse.
+
+    Nothing finished is run again, and the end is the one the uninterrupted run would have had.
+
+    Example: strop resume last
+    """
+    folder = locate(name, runs)
+
+    def opening() -> AbstractAsyncContextManager[Run]:
+        from harness.research.run import resume_run
+
+        return resume_run(folder)
+
+    _drive(opening, plain=plain, json_events=json_events, as_json=as_json, quiet=quiet)
+
+
+def _drive(
+    opening: Callable[[], AbstractAsyncContextManager[Run]],
+    *,
+    plain: bool,
+    json_events: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    import anyio
+
+    from harness.cli.drive import ABORTED, Driver
+    from harness.cli.ending import ending
+
+    display = _display(plain=plain, json_events=json_events, as_json=as_json, quiet=quiet)
+    driver = Driver(display)
+    with display:
+        anyio.run(driver.drive, opening)
+    if driver.aborted:
+        typer.echo(f"strop: {ABORTED}", err=True)
+    if driver.folder:
+        anyio.run(ending, Path(driver.folder), as_json, json_events)
+    if driver.exit_code:
+        raise typer.Exit(driver.exit_code)
+
+
+def _display(*, plain: bool, json_events: bool, as_json: bool, quiet: bool) -> Display:
+    from harness.cli.output import console
+    from harness.cli.progress import JsonDisplay, LiveDisplay, PlainDisplay, QuietDisplay, write_error, write_line
+
+    if json_events and as_json:
+        raise InputError("--json-events and --json both want stdout", mend="give one of them")
+    if json_events:
+        return JsonDisplay(write_line)
+    if quiet or as_json:
+        return QuietDisplay(write_error)
+    out = console()
+    return PlainDisplay(write_line) if plain or not out.is_terminal else LiveDisplay(out)

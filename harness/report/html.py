@@ -1,0 +1,130 @@
+"""The report: one HTML file that needs nothing else, neither network nor neighbours."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio.to_thread
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType] - no types
+
+from harness.errors import StorageError
+from harness.records import Json
+from harness.report.claims import budget_rows, claims, holdout_claim, isolation_claim, vault_claim
+from harness.report.numbers import duration, metric, part
+from harness.report.plots import COLOURS, metric_figure, tree_figure, tree_width
+from harness.report.view import RunView, load
+
+TEMPLATE = Path(__file__).with_name("page.html.j2")
+DECISIONS_WITH_DIFF = 400
+
+
+async def write_report(folder: Path, out: Path | None) -> Path:
+    """Render the run in `folder` and put the page in place whole. Returns where it is.
+
+    Raises what `load` raises, and StorageError when `out` cannot be written.
+    """
+    view = await load(folder)
+    place = out or folder / "report.html"
+    await anyio.to_thread.run_sync(lambda: _replace(place, render(view)))
+    return place
+
+
+def render(view: RunView) -> str:
+    """The page. Everything but our own scripts is escaped by the template."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters.update(metric=metric, evidence=_evidence)  # pyright: ignore[reportUnknownMemberType]
+    template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
+    return template.render(
+        view=view,
+        summary=view.summary,
+        claims=claims(view.summary),
+        holdout=holdout_claim(view.summary),
+        vault=vault_claim(view.summary),
+        facts=_facts(view),
+        budget=_budget(view.summary),
+        colours={str(verdict): colour for verdict, colour in COLOURS.items()},
+        diff_lines=diff_lines,
+        tickets=list(reversed(view.tickets)),
+        counts=sorted(Counter(str(ticket.verdict) for ticket in view.tickets).items()),
+        patch=view.patch,
+        warning=_warning(view.summary),
+        with_diff=DECISIONS_WITH_DIFF,
+        tree_width=tree_width(view),
+        metric_json=Markup(metric_figure(view)),  # noqa: S704 - JSON with <, > and & written as escapes
+        tree_json=Markup(tree_figure(view)),  # noqa: S704 - the same
+        plotly=Markup(get_plotlyjs()),  # noqa: S704 - the library's own file
+    )
+
+
+def diff_lines(patch: str) -> list[tuple[str, str]]:
+    """(class, line) of every line of a unified diff, for its colours."""
+    kinds = {"+++": "head", "---": "head", "@@": "hunk", "diff": "head", "+": "add", "-": "del"}
+    return [
+        (next((kind for start, kind in kinds.items() if text.startswith(start)), ""), text)
+        for text in patch.rstrip("\n").split("\n")
+    ]
+
+
+def _facts(view: RunView) -> list[tuple[str, str]]:
+    summary = view.summary
+    return [
+        ("state", str(summary["state"]) + (f": {summary['reason']}" if summary.get("reason") else "")),
+        ("subject", str(summary["subject"])),
+        ("metric", f"{view.metric}, {'lower' if view.direction == 'min' else 'higher'} is better"),
+        ("policy and agent", f"{part(view.run, 'policy').get('name')} and {summary.get('agent')}"),
+        ("eval", _mode(summary)),
+        ("seed and workers", f"{summary.get('seed')} and {summary.get('workers')}"),
+        ("box", isolation_claim(summary)),
+        ("ledger head", str(summary.get("ledger_head"))),
+        ("ledger seal", str(summary.get("seal"))),
+        ("folder", str(summary.get("folder"))),
+    ]
+
+
+def _mode(summary: Mapping[str, Json]) -> str:
+    if summary.get("mode") == "inline":
+        return "inline: the eval runs beside the candidate and could be misled by it"
+    return "split: a box without candidate code computes the score"
+
+
+def _warning(summary: Mapping[str, Json]) -> str:
+    if "no isolation" in str(summary.get("isolation")):
+        return "This run had no isolation: candidate code ran as the user who started it."
+    return ""
+
+
+def _budget(summary: Mapping[str, Json]) -> list[tuple[str, float, str]]:
+    """(name, percent used, words) of every budget line."""
+    rows: list[tuple[str, float, str]] = []
+    for name, used, limit in budget_rows(summary):
+        say = duration if name.endswith("_s") else "{:g}".format
+        share = min(100.0, 100 * used / limit) if limit else 0.0
+        rows.append((name.removesuffix("_s"), share, say(used) + (f" of {say(limit)}" if limit is not None else "")))
+    return rows
+
+
+def _evidence(value: Mapping[str, Json]) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=1)
+
+
+def _replace(place: Path, text: str) -> None:
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(prefix=".report-", suffix=".html", dir=place.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            Path(draft).chmod(0o644)
+            Path(draft).replace(place)
+        except BaseException:
+            Path(draft).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise StorageError(place, reason=error.strerror or str(error)) from error

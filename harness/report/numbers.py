@@ -1,0 +1,52 @@
+"""Numbers for people, and careful reading of summaries that are plain JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.records import Json
+
+
+def metric(value: float | None, missing: str = "-") -> str:
+    """A metric: six significant digits, and a dash when there is none."""
+    return missing if value is None else f"{value:.6g}"
+
+
+def change(new: float | None, old: float | None) -> str:
+    """How far `new` is from `old`, as a signed percentage of it; nothing when it cannot be said."""
+    if new is None or old is None or old == 0:
+        return ""
+    return f"{100 * (new - old) / abs(old):+.1f} %"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as 0:45, 12:03 or 8:00:00."""
+    whole = max(0, round(seconds))
+    hours, rest = divmod(whole, 3600)
+    minutes, secs = divmod(rest, 60)
+    return f"{hours}:{minutes:02}:{secs:02}" if hours else f"{minutes}:{secs:02}"
+
+
+def part(summary: Mapping[str, Json], name: str) -> dict[str, Json]:
+    """One sub-object of a summary; empty when it is missing or null."""
+    value = summary.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def as_float(value: Json) -> float | None:
+    """A JSON number, or None for anything that is not one."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def number(value: Json) -> str:
+    """A JSON number as a metric."""
+    return metric(as_float(value))
+
+
+def interval(value: Json) -> str:
+    """A confidence interval as [low, high]; nothing when there is none."""
+    if not isinstance(value, list) or len(value) != 2:
+        return ""
+    return f"[{as_float(value[0]) or 0.0:.4g}, {as_float(value[1]) or 0.0:.4g}]"

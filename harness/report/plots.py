@@ -1,0 +1,243 @@
+"""The two pictures of a run, as plotly figures in plain JSON: the metric over steps, and the tree of variants.
+
+Colours are Okabe and Ito's, which colour-blind readers can tell apart; every verdict has its own marker as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from harness.records import Variant, Verdict
+from harness.report.view import RunView, TicketView
+from harness.untrusted import line
+
+COLOURS: Mapping[Verdict, str] = {
+    Verdict.KEPT: "#009E73",
+    Verdict.DISCARDED: "#8a8f98",
+    Verdict.BLOCKED: "#D55E00",
+    Verdict.CRASHED: "#E69F00",
+    Verdict.TIMED_OUT: "#CC79A7",
+    Verdict.DUPLICATE: "#56B4E9",
+    Verdict.NO_PROPOSAL: "#b8bcc4",
+    Verdict.INFRA: "#7b5ea7",
+}
+_MARKERS: Mapping[Verdict, str] = {
+    Verdict.KEPT: "circle",
+    Verdict.DISCARDED: "circle-open",
+    Verdict.BLOCKED: "x",
+    Verdict.CRASHED: "triangle-down",
+    Verdict.TIMED_OUT: "square",
+    Verdict.DUPLICATE: "diamond-open",
+    Verdict.NO_PROPOSAL: "line-ew",
+    Verdict.INFRA: "cross",
+}
+_BLUE = "#0072B2"
+_LAYOUT: dict[str, object] = {
+    "margin": {"l": 56, "r": 16, "t": 8, "b": 44},
+    "paper_bgcolor": "rgba(0,0,0,0)",
+    "plot_bgcolor": "rgba(0,0,0,0)",
+    "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#24292f"},
+    "hoverlabel": {"align": "left"},
+    "hovermode": "closest",
+}
+
+
+def metric_figure(view: RunView) -> str:
+    """Every ticket's visible metric by verdict, with the incumbent as a line. Tickets without one sit on the axis."""
+    traces = [_incumbent_trace(view)]
+    by_verdict: dict[Verdict, list[TicketView]] = defaultdict(list)
+    for ticket in view.tickets:
+        by_verdict[ticket.verdict].append(ticket)
+    floor = _floor(view)
+    traces += [_verdict_trace(name, by_verdict[name], floor, view.metric) for name in COLOURS if by_verdict[name]]
+    return _figure(
+        traces,
+        xaxis={"title": {"text": "ticket"}, "rangemode": "tozero", "gridcolor": "#eceef1", "zeroline": False},
+        yaxis={"title": {"text": f"{view.metric} (visible)"}, "gridcolor": "#eceef1", "zeroline": False},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        height=380,
+    )
+
+
+def tree_figure(view: RunView) -> str:
+    """The archived variants, each below its parent, the line of the best one drawn out."""
+    places = layout(view.variants)
+    by_id = {variant.id: variant for variant in view.variants}
+    line_of_best = set(ancestry(view.best.id, by_id))
+    traces: list[dict[str, object]] = []
+    for strong in (False, True):
+        xs: list[float | None] = []
+        ys: list[float | None] = []
+        for variant in view.variants:
+            for parent in variant.parents:
+                if parent in places and (variant.id in line_of_best and parent in line_of_best) is strong:
+                    xs += [places[parent][0], places[variant.id][0], None]
+                    ys += [places[parent][1], places[variant.id][1], None]
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "x": xs,
+                "y": ys,
+                "line": {"color": _BLUE if strong else "#d0d4da", "width": 2.5 if strong else 1},
+                "hoverinfo": "skip",
+                "showlegend": False,
+            }
+        )
+    for verdict in COLOURS:
+        shown = [variant for variant in view.variants if variant.verdict is verdict]
+        if shown:
+            traces.append(_nodes(shown, places, view, line_of_best))
+    depth = max(-y for _, y in places.values())
+    hidden = {"visible": False}
+    return _figure(
+        traces,
+        xaxis=hidden,
+        yaxis={"visible": False, "range": [-depth - 0.7, 0.7]},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        height=int(min(900, 110 + 46 * depth)),
+    )
+
+
+def tree_width(view: RunView) -> int:
+    """The least width of the tree in pixels at which its labels can be read; the page scrolls to it."""
+    leaves = 1 + max(x for x, _ in layout(view.variants).values())
+    return int(min(3000, 24 * leaves))
+
+
+def layout(variants: Sequence[Variant]) -> dict[str, tuple[float, float]]:
+    """(x, y) of every variant: y is minus its depth, x counts leaves, a parent stands over its children's middle."""
+    known = {variant.id for variant in variants}
+    children: dict[str, list[str]] = defaultdict(list)
+    roots: list[str] = []
+    for variant in variants:
+        above = [parent for parent in variant.parents if parent in known][:1]
+        children[above[0]].append(variant.id) if above else roots.append(variant.id)
+    places: dict[str, tuple[float, float]] = {}
+    leaf = 0
+    ahead = [(root, 0, False) for root in reversed(roots)]
+    while ahead:
+        name, depth, seen = ahead.pop()
+        below = children[name]
+        if below and not seen:
+            ahead.append((name, depth, True))
+            ahead += [(child, depth + 1, False) for child in reversed(below)]
+        elif below:
+            places[name] = (sum(places[child][0] for child in below) / len(below), -float(depth))
+        else:
+            places[name] = (float(leaf), -float(depth))
+            leaf += 1
+    return places
+
+
+def ancestry(name: str, by_id: Mapping[str, Variant]) -> list[str]:
+    """A variant and its first parents, up to the root."""
+    found: list[str] = []
+    while name in by_id and name not in found:
+        found.append(name)
+        name = next(iter(by_id[name].parents), "")
+    return found
+
+
+def _incumbent_trace(view: RunView) -> dict[str, object]:
+    xs = [0, *(ticket.ticket for ticket in view.tickets)]
+    ys = [view.root.score, *(ticket.incumbent_score for ticket in view.tickets)]
+    names = [view.root.id, *(ticket.incumbent for ticket in view.tickets)]
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "incumbent",
+        "x": xs,
+        "y": ys,
+        "text": names,
+        "line": {"color": _BLUE, "width": 2.5, "shape": "hv"},
+        "hovertemplate": "incumbent %{text}: %{y:.6g}<extra></extra>",
+    }
+
+
+def _verdict_trace(
+    verdict: Verdict, tickets: Sequence[TicketView], floor: float | None, metric: str
+) -> dict[str, object]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": verdict.replace("_", " "),
+        "x": [ticket.ticket for ticket in tickets],
+        "y": [floor if ticket.score is None else ticket.score for ticket in tickets],
+        "text": [_hover(ticket, metric) for ticket in tickets],
+        "customdata": [f"t{ticket.ticket}" for ticket in tickets],
+        "marker": {
+            "color": COLOURS[verdict],
+            "symbol": _MARKERS[verdict],
+            "size": 10 if verdict is Verdict.KEPT else 8,
+            "line": {"width": 1.5, "color": COLOURS[verdict]},
+        },
+        "hovertemplate": "%{text}<extra></extra>",
+    }
+
+
+def _hover(ticket: TicketView, metric: str) -> str:
+    score = "no metric" if ticket.score is None else f"{metric} {ticket.score:.6g}"
+    return f"t{ticket.ticket} {ticket.verdict}: {score}<br>{_plotly_text(ticket.note or ticket.reason)}"
+
+
+def _nodes(
+    shown: Sequence[Variant],
+    places: Mapping[str, tuple[float, float]],
+    view: RunView,
+    line_of_best: set[str],
+) -> dict[str, object]:
+    few = len(view.variants) <= 60
+    verdict = shown[0].verdict
+    return {
+        "type": "scatter",
+        "mode": "markers+text",
+        "name": verdict.replace("_", " "),
+        "x": [places[variant.id][0] for variant in shown],
+        "y": [places[variant.id][1] for variant in shown],
+        "text": [variant.id if few or variant.id in line_of_best else "" for variant in shown],
+        "textposition": "middle right",
+        "hovertext": [
+            f"{variant.id}: {'no metric' if variant.score is None else format(variant.score, '.6g')}"
+            f"<br>{_plotly_text(variant.note)}"
+            for variant in shown
+        ],
+        "hoverinfo": "text",
+        "marker": {
+            "color": COLOURS[verdict],
+            "symbol": _MARKERS[verdict],
+            "size": [15 if variant.id == view.best.id else 9 for variant in shown],
+            "line": {
+                "width": [3 if variant.id == view.best.id else 1.5 for variant in shown],
+                "color": _outline(shown, view),
+            },
+            "opacity": 1,
+        },
+    }
+
+
+def _outline(shown: Sequence[Variant], view: RunView) -> list[str]:
+    return [_BLUE if variant.id == view.best.id else COLOURS[variant.verdict] for variant in shown]
+
+
+def _plotly_text(text: str, limit: int = 90) -> str:
+    """Candidate text for a hover label: plotly reads a little HTML there, so its brackets are taken away."""
+    return line(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("%{", "% {")
+
+
+def _floor(view: RunView) -> float | None:
+    """Where tickets without a metric are drawn: a little below the lowest one."""
+    scores = [ticket.score for ticket in view.tickets if ticket.score is not None]
+    scores += [view.root.score] if view.root.score is not None else []
+    if not scores:
+        return None
+    spread = max(scores) - min(scores)
+    return min(scores) - 0.08 * (spread or abs(min(scores)) or 1.0)
+
+
+def _figure(traces: Sequence[Mapping[str, object]], **layout_: object) -> str:
+    """The figure as JSON that may stand inside a <script> element."""
+    text = json.dumps({"data": traces, "layout": {**_LAYOUT, **layout_}}, allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026").replace("\u2028", "\\u2028")
