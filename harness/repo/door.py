@@ -1,6 +1,7 @@
 """The one door: what an agent or a box hands over becomes a `Tree`, or a `Refusal` that says why not.
 
-Nothing here touches the file system. Violations are data, never exceptions: a blocked child is a verdict.
+Nothing here touches the file system (`scan_folder`, for the user's own folder, lives in `scan`). Violations are
+data, never exceptions: a blocked child is a verdict.
 """
 
 from __future__ import annotations
@@ -9,26 +10,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.repo.caps import DEFAULT_CAPS, Caps
 from harness.repo.names import flaw, folded
+from harness.repo.scan import scan_folder
 from harness.tree import Entry, File, Tree
 from harness.untrusted import line
+
+__all__ = ["Caps", "Refusal", "Violation", "admit", "apply_changes", "judge", "scan_folder"]
 
 MAX_VIOLATIONS = 100
 
 ViolationKind = Literal["name", "kind", "collision", "size", "count", "added", "removed", "changed", "mode"]
-
-
-@dataclass(frozen=True, slots=True)
-class Caps:
-    """The largest tree that is let in: files, bytes of one file and of all, folders within folders."""
-
-    files: int = 2000
-    file_bytes: int = 8 * 2**20
-    total_bytes: int = 64 * 2**20
-    depth: int = 32
-
-
-DEFAULT_CAPS = Caps()
 
 
 @dataclass(frozen=True, slots=True)

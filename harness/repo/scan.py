@@ -14,12 +14,12 @@ from pathlib import Path
 from pathspec import GitIgnoreSpec
 
 from harness.errors import InputError
-from harness.repo.door import DEFAULT_CAPS, Caps
+from harness.repo.caps import DEFAULT_CAPS, Caps
 from harness.repo.git import GitError, run_git
 from harness.tree import Entry, Kind
 from harness.untrusted import line
 
-ALWAYS_IGNORED = (".git", ".hg/", ".svn/", "__pycache__/", ".venv/", ".DS_Store")
+ALWAYS_IGNORED = (".git", ".hg/", ".svn/", ".strop/", "__pycache__/", ".venv/", ".DS_Store")
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

@@ -30,7 +30,8 @@ def test_regular_files_come_in_with_two_modes():
     "path",
     [
         "", "/", "/etc/passwd", ".", "..", "../up", "a/../b", "a//b", "a/", "./a", "a/.", "a\\b", "C:\\x", "a\nb",
-        "a\0b", "a\x1b[31m", "a\u202eb", "a\u200bb", "a\ufeff", "a\u00adb", "\u3164", "a\ufe0f", "a.", "a ", " a", "a\u00a0",
+        "a\0b", "a\x1b[31m",
+        "a\u202eb", "a\u200bb", "a\ufeff", "a\u00adb", "\u3164", "a\ufe0f", "a.", "a ", " a", "a\u00a0",
         "dir./x", "dir /x", "e\u0301", "\ud800", b"\xff\xfe", "x" * 256, "\u00e9" * 128, "/".join("d" * 33),
         "d/" * 600 + "x",
         ".git", ".GIT/config", "sub/.git", "sub/.Git/HEAD", "git~1", "GIT~1/hooks/post-checkout", ".git\u200c",
