@@ -1,0 +1,192 @@
+"""`LiveBox`: the Box that every back end hands out, over a worker's wire and a way to kill it.
+
+A back end brings the client, the paths of the box's folders as the worker sees them, and `end`, which kills the
+whole box and returns when nothing of it is left.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import anyio
+
+from harness.box.base import FOLDERS, TMP, Command, Completed
+from harness.box.client import Captured, Client, Ended, GuestFailure, Request
+from harness.errors import BoxClosedError, ExecTimeoutError, InfraError, LimitError
+from harness.limits import Limits
+from harness.tree import Entry
+
+GRACE_S = 5.0  # the worker keeps the deadline; past this much more, the host kills the box
+FILES_S = 120.0  # for one put, get or reset
+_T = TypeVar("_T")
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How commands meet this box: the base environment, and the map from the box's paths to the worker's."""
+
+    env: Mapping[str, str]
+    python: str
+    prefixes: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def path(self, text: str) -> str:
+        """`text`, with a leading folder of the box replaced by where it really is."""
+        for inside, outside in self.prefixes.items():
+            if text == inside or text.startswith(inside + "/"):
+                return outside + text[len(inside) :]
+        return text
+
+
+class LiveBox:
+    """One live sandbox. See `harness.box.base.Box`."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        limits: Limits,
+        place: Place,
+        end: Callable[[], Awaitable[None]],
+        oom_kills: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._client = client
+        self._limits = limits
+        self._place = place
+        self._end = end
+        self._oom_kills = oom_kills
+        self._closed = ""
+        self._guard = anyio.ResourceGuard("using this box")
+
+    async def put(self, entries: Iterable[Entry], at: str, *, read_only: bool = False) -> None:
+        with self._turn():
+            where = self._path(at).encode()
+            try:
+                await self._within(FILES_S, self._client.put(entries, where, read_only=read_only))
+            except GuestFailure as failure:
+                if failure.errno in _DISK_FULL:
+                    raise LimitError("disk", value=self._limits.disk_mb, partial=_nothing()) from None
+                raise InfraError(f"cannot write below {at}: {failure}") from None
+
+    async def exec(self, command: Command) -> Completed:
+        with self._turn():
+            request = self._request(command)
+            captured = Captured(self._limits.output_kb * 1024)
+            kills = self._oom_kills()
+            started = time.monotonic()
+            ended: Ended | None = None
+            try:
+                with anyio.move_on_after(command.deadline_s + GRACE_S):
+                    ended = await self._client.exec(request, captured)
+            except InfraError:
+                await self.close("its worker died")
+                if self._oom_kills() <= kills:
+                    raise
+                ended = Ended(-9, "memory", 0.0)
+            except BaseException:
+                await self.close("an exec was cancelled")
+                raise
+            if ended is None:
+                await self.close("a command outlived its deadline")
+                ended = Ended(-9, "deadline", 0.0)
+            elif self._oom_kills() > kills:
+                ended = Ended(ended.exit_code, "memory", ended.cpu_s)
+            return self._judged(command, ended, captured, time.monotonic() - started)
+
+    async def get(self, at: str, *, max_bytes: int, max_entries: int = 10_000) -> list[Entry]:
+        with self._turn():
+            where = self._path(at).encode()
+            found = await self._within(
+                FILES_S, self._client.get(where, max_bytes=max_bytes, max_entries=max_entries)
+            )
+        if found is None:
+            raise LimitError("output", value=max_bytes, partial=_nothing())
+        return found
+
+    async def reset(self) -> None:
+        with self._turn():
+            try:
+                await self._within(FILES_S, self._client.reset())
+            except GuestFailure as failure:
+                await self.close("it could not be emptied")
+                raise InfraError(f"the box could not be emptied: {failure}") from None
+
+    async def close(self, reason: str = "its owner closed it") -> None:
+        """Kill everything in the box. May be called again."""
+        self._closed = self._closed or reason
+        with anyio.CancelScope(shield=True):
+            await self._end()
+
+    async def _within(self, seconds: float, awaitable: Awaitable[_T]) -> _T:
+        """`awaitable`, after which the box is closed unless the wire is still in step."""
+        try:
+            with anyio.fail_after(seconds):
+                return await awaitable
+        except (GuestFailure, ValueError):
+            raise
+        except TimeoutError:
+            await self.close("it did not answer")
+            raise InfraError(f"the box did not answer within {seconds:g} s") from None
+        except BaseException:
+            await self.close("its wire broke or was cancelled")
+            raise
+
+    @contextmanager
+    def _turn(self) -> Generator[None]:
+        if self._closed:
+            raise BoxClosedError(f"this box is closed: {self._closed}")
+        with self._guard:
+            yield
+
+    def _path(self, at: str) -> str:
+        clean = at.rstrip("/")
+        parts = clean.split("/")
+        if "/" + parts[1 if len(parts) > 1 else 0] not in {*FOLDERS, TMP} or ".." in parts or "\0" in at:
+            raise ValueError(f"not a folder of the box: {at!r}")
+        return self._place.path(clean)
+
+    def _request(self, command: Command) -> Request:
+        argv = [self._place.python if command.argv[0] == "python" else command.argv[0], *command.argv[1:]]
+        env = {**self._place.env, **command.env}
+        return Request(
+            argv=[self._place.path(arg).encode() for arg in argv],
+            env={name.encode(): self._place.path(value).encode() for name, value in env.items()},
+            cwd=self._place.path(command.cwd).encode(),
+            stdin=command.stdin,
+            deadline_s=command.deadline_s,
+        )
+
+    def _judged(self, command: Command, ended: Ended, captured: Captured, wall_s: float) -> Completed:
+        completed = Completed(
+            exit_code=ended.exit_code,
+            stdout=bytes(captured.stdout),
+            stderr=bytes(captured.stderr),
+            truncated=captured.truncated,
+            wall_s=wall_s,
+            cpu_s=ended.cpu_s,
+        )
+        if ended.reason == "deadline":
+            raise ExecTimeoutError(command.deadline_s, partial=completed)
+        if ended.reason:
+            raise LimitError(ended.reason, value=_limit(self._limits, ended.reason), partial=completed)
+        return completed
+
+
+def _limit(limits: Limits, name: str) -> float:
+    values = {
+        "memory": limits.memory_mb,
+        "pids": limits.pids,
+        "disk": limits.disk_mb,
+        "output": limits.output_kb * 1024,
+        "open_files": limits.open_files,
+    }
+    return float(values[name])
+
+
+def _nothing() -> Completed:
+    return Completed(exit_code=0, stdout=b"", stderr=b"", truncated=False, wall_s=0.0, cpu_s=0.0)

@@ -1,0 +1,69 @@
+"""The system call filter of a box, as the classic BPF that `bwrap --seccomp` and the kernel take.
+
+Allows by default, for it sits under namespaces, no capabilities and no new privileges; refuses what those leave
+open: io_uring, keys, ptrace, bpf, perf, mounts, more namespaces, memory nobody counts, sockets that a network
+namespace does not hold (AF_VSOCK), and limits set on another process (one could kill the worker with its own).
+A call of a foreign architecture kills the process.
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import struct
+
+from harness.box import syscalls
+from harness.errors import BoxUnavailableError
+
+_LOAD, _JUMP_EQUAL, _JUMP_GREATER, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24  # offsets in struct seccomp_data; low halves, little-endian
+_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_X32_BIT = 0x40000000
+_AUDIT = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
+_NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
+_FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: what the network namespace holds
+_TERMINAL_INJECTION = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
+
+
+def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, yes, no, value)
+
+
+def _fail(code: int) -> bytes:
+    return _step(_RETURN, _ERRNO | code)
+
+
+def program(machine: str | None = None) -> bytes:
+    """The filter for `machine` (this one by default): 8-byte instructions in this machine's byte order.
+
+    Raises BoxUnavailableError for an architecture whose numbers we do not know.
+    """
+    machine = machine or platform.machine()
+    if machine not in _AUDIT:
+        raise BoxUnavailableError(
+            "embedded boxes",
+            reason=f"no system call filter for {machine}",
+            mend="use an x86-64 or aarch64 machine, or Docker",
+        )
+    arch, column = _AUDIT[machine]
+    out = [_step(_LOAD, _ARCH), _step(_JUMP_EQUAL, arch, 1, 0), _step(_RETURN, _KILL), _step(_LOAD, _NUMBER)]
+    if machine == "x86_64":
+        out += [_step(_JUMP_GREATER, _X32_BIT, 0, 1), _step(_RETURN, _KILL)]
+    for numbers, code in ((syscalls.REFUSED, errno.EPERM), (syscalls.ABSENT, errno.ENOSYS)):
+        for pair in numbers.values():
+            if pair[column] is not None:
+                out += [_step(_JUMP_EQUAL, pair[column] or 0, 0, 1), _fail(code)]
+    out += _on(syscalls.CLONE[column], _ARG0, [_step(_JUMP_SET, _NEW_NAMESPACES, 0, 1), _fail(errno.EPERM)])
+    out += _on(syscalls.PRLIMIT[column], _ARG0, [_step(_JUMP_EQUAL, 0, 1, 0), _fail(errno.EPERM)])
+    families = [_step(_JUMP_EQUAL, family, len(_FAMILIES) - at, 0) for at, family in enumerate(_FAMILIES)]
+    out += _on(syscalls.SOCKET[column], _ARG0, [*families, _fail(errno.EAFNOSUPPORT)])
+    terminal = [_step(_JUMP_EQUAL, _TERMINAL_INJECTION[0], 1, 0), _step(_JUMP_EQUAL, _TERMINAL_INJECTION[1], 0, 1)]
+    out += _on(syscalls.IOCTL[column], _ARG1, [*terminal, _fail(errno.EPERM)])
+    out.append(_step(_RETURN, _ALLOW))
+    return b"".join(out)
+
+
+def _on(number: int, argument: int, tests: list[bytes]) -> list[bytes]:
+    """Run `tests` on the low half of an argument of one call; falling off their end allows it."""
+    body = [_step(_LOAD, argument), *tests, _step(_RETURN, _ALLOW)]
+    return [_step(_JUMP_EQUAL, number, 0, len(body)), *body]

@@ -1,0 +1,184 @@
+"""Run one command: fork, watch it, then kill whatever it left behind."""
+
+import contextlib
+import os
+import resource
+import select
+import signal
+import time
+
+from frames import CHUNK, DATA, END, ERR, EXIT, OUT, pack, unpack
+from sweep import others, sweep
+from watch import over
+
+TICK_S = 0.05
+FLOOD = 64  # how many times its cap a stream may pass before the command is killed for it
+
+
+class Sink:
+    """One output stream: the first `cap` bytes go to the host, the rest is counted and dropped."""
+
+    def __init__(self, wire, kind, channel, cap):
+        self.wire = wire
+        self.kind = kind
+        self.channel = channel
+        self.cap = cap
+        self.seen = 0
+
+    def add(self, data):
+        room = self.cap - self.seen
+        self.seen += len(data)
+        if room > 0:
+            self.wire.send(self.kind, self.channel, data[:room])
+
+
+def run(wire, channel, payload, config):
+    """Serve one EXEC frame and the DATA frames of its standard input; replies OUT and ERR, then one EXIT."""
+    deadline, cap, cwd, count, *rest = unpack(payload)
+    argv, pairs = rest[: int(count)], rest[int(count) :]
+    environment = dict(zip(pairs[::2], pairs[1::2], strict=True))
+    given = _stdin(wire)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    pipes = [os.pipe(), os.pipe(), os.pipe()]
+    (in_r, in_w), (out_r, out_w), (err_r, err_w) = pipes
+    config.arm()
+    child = os.fork()
+    if child == 0:
+        _become(argv, environment, cwd, (in_r, out_w, err_w), config)
+    config.disarm()
+    for end in (in_r, out_w, err_w):
+        os.close(end)
+    sinks = {out_r: Sink(wire, OUT, channel, int(cap)), err_r: Sink(wire, ERR, channel, int(cap))}
+    try:
+        reason = _watch(wire, child, sinks, (in_w, given), float(deadline), config)
+        status = sweep(init=config.init).get(child, 0)
+        for source, sink in sinks.items():
+            _drain(source, sink)
+    finally:
+        for end in sinks:
+            os.close(end)
+    now = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
+    dropped = any(sink.seen > sink.cap for sink in sinks.values())
+    code = os.waitstatus_to_exitcode(status)
+    wire.send(EXIT, channel, pack([b"%d" % code, reason.encode(), b"1" if dropped else b"0", b"%.6f" % max(cpu, 0.0)]))
+
+
+def _stdin(wire):
+    given = bytearray()
+    while True:
+        kind, _, body = wire.next()
+        if kind == END:
+            return bytes(given)
+        if kind == DATA:
+            given += body
+
+
+def _become(argv, environment, cwd, ends, config):
+    """In the child: become the command, or say why not in the way a shell does."""
+    try:
+        os.setsid()
+        for number, end in enumerate(ends):
+            os.dup2(end, number)
+        for signum in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(signum, signal.SIG_DFL)
+        os.umask(0o022)
+        os.chdir(cwd)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        _lower(resource.RLIMIT_NOFILE, config.open_files)
+        if config.nproc:
+            _lower(resource.RLIMIT_NPROC, config.nproc)
+        os.execvpe(argv[0], argv, environment)
+    except BaseException as error:
+        with contextlib.suppress(BaseException):
+            os.write(2, b"strop: cannot run %s: %s\n" % (argv[0], str(error).encode()))
+        os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def _lower(which, value):
+    _, hard = resource.getrlimit(which)
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(which, (value, value))
+
+
+def _watch(wire, child, sinks, feed, deadline_s, config):
+    """Until the main child ends or must end; the name of what ended it, empty when it ended by itself."""
+    poller = select.poll()
+    ended = os.pidfd_open(child)
+    in_w, given = feed
+    for source in (ended, wire.source, *sinks):
+        poller.register(source, select.POLLIN)
+    for source in sinks:
+        os.set_blocking(source, False)
+    os.set_blocking(in_w, False)
+    feeding = bool(given)
+    if feeding:
+        poller.register(in_w, select.POLLOUT)
+    else:
+        os.close(in_w)
+    given = memoryview(given)
+    deadline = time.monotonic() + deadline_s
+    next_tick = time.monotonic() + TICK_S
+    try:
+        while True:
+            now = time.monotonic()
+            wait = max(0.0, min(deadline, next_tick) - now)
+            for source, _ in poller.poll(wait * 1000 + 0.5):
+                if source == ended:
+                    return ""
+                if source == wire.source:
+                    wire.fill()
+                elif source == in_w:
+                    given = _feed(in_w, given)
+                    if not given:
+                        poller.unregister(in_w)
+                        os.close(in_w)
+                        feeding = False
+                elif not _pump(source, sinks[source]):
+                    poller.unregister(source)
+            now = time.monotonic()
+            if now >= deadline:
+                return "deadline"
+            if any(sink.seen > FLOOD * sink.cap for sink in sinks.values()):
+                return "output"
+            if now >= next_tick:
+                limit = over(config, others(init=config.init))
+                if limit:
+                    return limit
+                next_tick = time.monotonic() + TICK_S
+    finally:
+        os.close(ended)
+        if feeding:
+            os.close(in_w)
+
+
+def _feed(sink, given):
+    try:
+        return given[os.write(sink, given[:CHUNK]) :]
+    except BlockingIOError:
+        return given
+    except BrokenPipeError:
+        return given[len(given) :]
+
+
+def _pump(source, sink):
+    try:
+        data = os.read(source, CHUNK)
+    except BlockingIOError:
+        return True
+    if data:
+        sink.add(data)
+    return bool(data)
+
+
+def _drain(source, sink):
+    """Take what is left in a pipe. Every holder is dead, but one that is not must not make us wait."""
+    os.set_blocking(source, False)
+    while True:
+        try:
+            data = os.read(source, CHUNK)
+        except BlockingIOError:
+            return
+        if not data or sink.seen > (FLOOD + 1) * sink.cap:
+            return
+        sink.add(data)

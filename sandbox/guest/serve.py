@@ -1,0 +1,142 @@
+"""The guest's loop: one request at a time, from the host's wire, until the wire closes.
+
+PID 1 of the box when it can be. Never dumpable, so code of the same uid in the box can read neither its memory nor
+its environment nor its descriptors. Ignores every signal the box can send.
+"""
+
+import contextlib
+import fcntl
+import os
+import signal
+import sys
+
+from files import get, put, wipe
+from frames import CONFIG, EXEC, FAIL, GET, HELLO, OK, PING, PUT, RESET, Gone, Wire, pack, unpack
+from run import run
+from sweep import sweep
+
+VERSION = b"1"
+_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
+
+
+class Config:
+    """What the host said this box is: its writable places, what must survive a wipe, and its limits in bytes."""
+
+    def __init__(self, fields, *, init, oom):
+        values = dict(zip(fields[::2], fields[1::2], strict=True))
+        self.init = init
+        self.places = [place for place in values[b"places"].split(b"\0") if place]
+        self.keep = {path for path in values[b"keep"].split(b"\0") if path}
+        self.memory = int(values[b"memory"])
+        self.disk = int(values[b"disk"])
+        self.pids = int(values[b"pids"])
+        self.open_files = int(values[b"open_files"])
+        self.nproc = int(values[b"nproc"])
+        self.watch_memory = values[b"watch_memory"] == b"1"
+        self.watch_pids = values[b"watch_pids"] == b"1"
+        self._oom = oom
+
+    def arm(self):
+        """Let a child forked now be the kernel's first choice when memory runs out, not the worker."""
+        self._score(b"1000")
+
+    def disarm(self):
+        """Take our own score back down."""
+        self._score(b"0")
+
+    def _score(self, value):
+        if self._oom >= 0:
+            with contextlib.suppress(OSError):
+                os.pwrite(self._oom, value, 0)
+
+
+def main():
+    """Serve until the host is gone, then take everything along."""
+    init = os.getpid() == 1
+    wire, trouble = _own_descriptors()
+    oom = _oom_score()
+    hardened = _harden(init=init)
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_DFL if init else signal.SIG_IGN)
+    try:
+        wire.send(HELLO, 0, pack([VERSION, b"%d" % os.getpid(), b"1" if hardened else b"0"]))
+        _serve(wire, init=init, oom=oom)
+    except Gone:
+        pass
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.write(trouble, f"worker: {type(error).__name__}: {error}\n".encode()[:2000])
+    finally:
+        if not init:
+            sweep(init=False)
+        os._exit(0)
+
+
+def _serve(wire, *, init, oom):
+    config = None
+    while True:
+        kind, channel, payload = wire.next()
+        if kind == CONFIG:
+            config = Config(unpack(payload), init=init, oom=oom)
+            wire.send(OK, channel)
+        elif kind == PING:
+            wire.send(OK, channel, payload)
+        elif config is None:
+            wire.send(FAIL, channel, pack([b"0", b"not configured"]))
+        elif kind == EXEC:
+            run(wire, channel, payload, config)
+        elif kind == PUT:
+            put(wire, channel, payload)
+        elif kind == GET:
+            get(wire, channel, payload, config.keep)
+        elif kind == RESET:
+            _reset(wire, channel, config)
+        else:
+            wire.send(FAIL, channel, pack([b"0", b"unknown request"]))
+
+
+def _reset(wire, channel, config):
+    sweep(init=config.init)
+    try:
+        for place in config.places:
+            wipe(place, config.keep)
+    except OSError as error:
+        wire.send(FAIL, channel, pack([b"%d" % (error.errno or 0), str(error).encode()]))
+    else:
+        wire.send(OK, channel)
+
+
+def _own_descriptors():
+    """Move the wire away from 0 and 1, where children would find it, and leave /dev/null there."""
+    source = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 10)
+    sink = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 10)
+    trouble = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, 10)
+    null = os.open("/dev/null", os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    os.close(null)
+    return Wire(source, sink), trouble
+
+
+def _oom_score():
+    """Opened while we are still dumpable; afterwards the file is root's."""
+    try:
+        return os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+    except OSError:
+        return -1
+
+
+def _harden(*, init):
+    try:
+        import ctypes
+
+        prctl = ctypes.CDLL(None).prctl
+    except (ImportError, OSError):
+        return False
+    if not init:
+        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    return prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) == 0
+
+
+if __name__ == "__main__":
+    sys.exit("start worker.py instead")

@@ -1,0 +1,57 @@
+"""Kill everything but the worker, and reap it."""
+
+import contextlib
+import os
+import signal
+
+
+def sweep(*, init):
+    """Kill until no child is left; {pid: status} of what was reaped.
+
+    As PID 1, kill(-1) reaches everything in the namespace and orphans come to us. Elsewhere we are the subreaper,
+    so the descendants in /proc are the same set.
+    """
+    statuses = {}
+    while True:
+        if init:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGKILL)
+        else:
+            for pid in descendants(os.getpid()):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+        try:
+            pid, status = os.waitpid(-1, 0)
+            while pid:
+                statuses[pid] = status
+                pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return statuses
+
+
+def descendants(root):
+    """Pids below `root`, parents first."""
+    found = []
+    queue = [root]
+    while queue:
+        parent = queue.pop()
+        try:
+            threads = os.listdir(f"/proc/{parent}/task")
+        except OSError:
+            continue
+        for thread in threads:
+            try:
+                with open(f"/proc/{parent}/task/{thread}/children", "rb") as file:
+                    children = [int(pid) for pid in file.read().split()]
+            except OSError:
+                continue
+            found += children
+            queue += children
+    return found
+
+
+def others(*, init):
+    """Every pid in the box but the worker's."""
+    if init:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+    return descendants(os.getpid())

@@ -1,0 +1,76 @@
+"""The polling watchdog: what a program holds, for machines where no cgroup can be had.
+
+Counted: resident memory of every process, shared anonymous mappings at their full size (they stay when no page is
+mapped), and what lies in the box's tmpfs. A process that made itself unreadable is counted at its virtual size.
+"""
+
+import os
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+INODE_BYTES = 4096  # one name may stand for this much of the disk limit
+
+
+def over(config, pids):
+    """The name of the limit that is passed now, or an empty string."""
+    disk, names = tmpfs(config)
+    if config.disk and names > 1024 + config.disk // INODE_BYTES:
+        return "disk"
+    if config.watch_pids and len(pids) > config.pids:
+        return "pids"
+    if config.watch_memory:
+        rough, shared = 0, {}
+        for pid in pids:
+            rough += _resident(pid, shared)
+        rough += disk + sum(shared.values())
+        if rough > config.memory and _exact(pids) + disk + sum(shared.values()) > config.memory:
+            return "memory"
+    return ""
+
+
+def tmpfs(config):
+    """(bytes used, most names in one) over the writable places, when they are tmpfs."""
+    used, names = 0, 0
+    if not config.disk:
+        return 0, 0
+    for place in config.places:
+        stat = os.statvfs(place)
+        used += (stat.f_blocks - stat.f_bfree) * stat.f_frsize
+        names = max(names, stat.f_files - stat.f_ffree)
+    return used, names
+
+
+def _resident(pid, shared):
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            size, resident = (int(word) * PAGE for word in file.read().split()[:2])
+    except (OSError, ValueError):
+        return 0
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            maps = file.read()
+    except PermissionError:
+        return size
+    except OSError:
+        return resident
+    if b"/dev/zero (deleted)" in maps:
+        for line in maps.split(b"\n"):
+            if line.endswith(b"/dev/zero (deleted)"):
+                span, _, _, _, inode = line.split()[:5]
+                low, high = span.split(b"-")
+                shared[inode] = max(shared.get(inode, 0), int(high, 16) - int(low, 16))
+    return resident
+
+
+def _exact(pids):
+    """Proportional anonymous memory: pages that forks share are counted once."""
+    total = 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+                for line in file:
+                    if line.startswith(b"Pss_Anon:"):
+                        total += int(line.split()[1]) * 1024
+                        break
+        except OSError:
+            total += _resident(pid, {})
+    return total
