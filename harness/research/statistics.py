@@ -26,7 +26,7 @@ def student_cdf(t: float, df: int) -> float:
             term *= cosine * cosine * (k - 1) / k
             total += term
         inside = sine * total
-    return 0.5 + math.copysign(inside / 2, t)
+    return min(1.0, max(0.0, 0.5 + math.copysign(inside / 2, t)))
 
 
 def student_quantile(p: float, df: int) -> float:
