@@ -21,6 +21,32 @@ class RolloutCounts:
     lost: int
 
 
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """All of an archive's records as of one moment."""
+
+    ledger: list[LedgerEntry]
+    proposals: list[StoredProposal]
+    variants: list[Variant]
+    attempts: list[Attempt]
+    rollouts: list[tuple[RolloutKey, int, Outcome | None]]
+
+
+def contents(connection: sqlite3.Connection) -> Contents:
+    """Everything in one read transaction, so that a live owner's next commit is in all of it or in none."""
+    connection.execute("BEGIN")
+    try:
+        return Contents(
+            ledger(connection, 0),
+            proposals(connection),
+            variants(connection),
+            attempts(connection),
+            rollouts(connection),
+        )
+    finally:
+        connection.execute("ROLLBACK")
+
+
 def head(connection: sqlite3.Connection) -> tuple[int, str, str]:
     """(seq, hash, seal) of the last ledger row; zeros when there is none."""
     row = connection.execute("SELECT seq, hash, seal FROM ledger ORDER BY seq DESC LIMIT 1").fetchone()

@@ -20,7 +20,7 @@ from harness.archive import database, reading, schema
 from harness.archive.base import Commit, LedgerEntry, StoredProposal
 from harness.archive.database import FILE_NAME, transaction, translated
 from harness.archive.ledger import canonical, link
-from harness.archive.reading import RolloutCounts
+from harness.archive.reading import Contents, RolloutCounts
 from harness.errors import IntegrityError, StorageError
 from harness.failpoint import failpoint
 from harness.records import Attempt, Json, Outcome, RolloutKey, RunState, Variant
@@ -223,6 +223,10 @@ class SqliteArchive:
     async def counts(self) -> Mapping[str, int]:
         """Committed tickets by verdict, from the ledger."""
         return await self._read(reading.counts)
+
+    async def contents(self) -> Contents:
+        """Every record as of one moment, for checking them against each other."""
+        return await self._read(reading.contents)
 
     async def wall_s(self) -> float:
         """Seconds over all sessions, as of each one's last heartbeat."""

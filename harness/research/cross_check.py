@@ -1,0 +1,119 @@
+"""The tables against the ledger: each row that a decision rests on must be what the ledger says it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from harness.archive.base import LedgerEntry, StoredProposal
+from harness.archive.ledger import canonical
+from harness.archive.reading import Contents
+from harness.errors import IntegrityError
+from harness.records import Outcome, RolloutKey
+from harness.research.rollouts import cite, same_items
+from harness.research.standing import ROOT, Standing
+
+ONCE = ("run", "root", "stop", "vault")
+
+_T = TypeVar("_T")
+
+
+def fold(rows: Sequence[LedgerEntry]) -> Standing:
+    """Where the ledger says the run stands. Raises IntegrityError naming the first row that makes no sense there."""
+    standing = Standing("min")
+    run: Mapping[str, Any] = {}
+    seen: set[str] = set()
+    for row in rows:
+        name = f"ledger {row.seq}"
+        if row.kind not in (*ONCE, "ticket", "session") or (row.body is None) != (row.kind == "session"):
+            raise IntegrityError(name, expected="a row of a known kind", found=repr(row.kind))
+        if row.kind in ONCE and row.kind in seen:
+            raise IntegrityError(name, expected=f"one {row.kind} entry", found="a second one")
+        seen.add(row.kind)
+        try:
+            if row.kind == "run" and row.body is not None:
+                run = row.body
+                standing.direction = run["subject"]["eval"]["direction"]
+            elif row.kind == "root" and row.body is not None:
+                standing.apply_root(row.body, run["root_tree"])
+            elif row.kind == "ticket" and row.body is not None:
+                standing.apply_ticket(row.body)
+                _same(f"{name} incumbent", standing.incumbent.id, row.body["incumbent"])
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError) as error:
+            raise IntegrityError(name, expected=f"a {row.kind} entry that fits here", found=repr(error)) from error
+    return standing
+
+
+def check_tables(contents: Contents, standing: Standing) -> int:
+    """Hold variants, attempts, proposals and rollouts against the ledger; how many rollouts it cites.
+
+    Raises IntegrityError naming the first row that differs.
+    """
+    archived = {name: variant for name, variant in standing.variants.items() if name != ROOT}
+    _same_rows("variant", {one.id: one for one in contents.variants}, archived)
+    _same_rows(
+        "attempt",
+        {one.ticket: one for one in contents.attempts},
+        {one.ticket: one for one in standing.attempts},
+    )
+    proposals = {one.ticket: one for one in contents.proposals}
+    stored = {str(key): (key, seed, outcome) for key, seed, outcome in contents.rollouts}
+    cited = 0
+    for row in contents.ledger:
+        body: Any = row.body
+        if row.kind == "ticket":
+            found = proposals.get(body["ticket"])
+            _same(f"proposal {body['ticket']}", None if found is None else _proposed(found), _cited_proposal(body))
+        if row.kind in ("root", "ticket", "vault"):
+            for citation in body["rollouts"]:
+                _check_citation(citation, stored, standing)
+                cited += 1
+    return cited
+
+
+def _check_citation(
+    citation: Mapping[str, Any], stored: Mapping[str, tuple[RolloutKey, int, Outcome | None]], standing: Standing
+) -> None:
+    name = str(citation["key"])
+    found = stored.get(name)
+    if found is None or found[2] is None:
+        raise IntegrityError(
+            f"rollout {name}", expected="an outcome", found="nothing" if found is None else "no outcome"
+        )
+    key, seed, outcome = found
+    taken = same_items(outcome, standing.item_ids.get(key.split.value))
+    _same(f"rollout {name}", cite(key, seed, taken), citation)
+
+
+def _proposed(found: StoredProposal) -> dict[str, Any]:
+    return {
+        "parent": found.parent,
+        "tree": found.tree,
+        "status": found.status,
+        "note": found.note,
+        "memo": found.memo,
+        "violations": found.violations,
+    }
+
+
+def _cited_proposal(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {"parent": body["parent"], **body["proposal"]}
+
+
+def _same_rows(kind: str, found: Mapping[Any, _T], expected: Mapping[Any, _T]) -> None:
+    for name in _in_order([*expected, *found]):
+        if found.get(name) != expected.get(name):
+            raise IntegrityError(f"{kind} {name}", expected=_shown(expected.get(name)), found=_shown(found.get(name)))
+
+
+def _in_order(names: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys(names))
+
+
+def _same(name: str, found: object, expected: object) -> None:
+    if canonical(found) != canonical(expected):
+        raise IntegrityError(name, expected=_shown(expected), found=_shown(found))
+
+
+def _shown(value: object) -> str:
+    return "nothing" if value is None else str(value)[:200]

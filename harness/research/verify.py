@@ -1,0 +1,161 @@
+"""Is a run still what it was when it was written? Everything is computed again, nothing is trusted.
+
+The order is: the anchor, the ledger's chains, what the ledger says about itself, the tables against the ledger, the
+trees object by object, the locks. The first record that differs is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from harness.archive.base import LedgerEntry
+from harness.archive.ledger import ZEROS, verify_chain
+from harness.archive.reading import Contents
+from harness.archive.sqlite import SqliteArchive
+from harness.errors import IntegrityError
+from harness.policy.locks import Globs
+from harness.policy.schema import SubjectFile
+from harness.records import Json, Variant
+from harness.repo.door import judge
+from harness.repo.store import ANCHOR_REF, FOLDER_NAME, TreeStore
+from harness.research.cross_check import check_tables, fold
+
+Anchor = tuple[str, str, int]
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What was looked at and found sound.
+
+    `rollouts` counts those the ledger cites, `objects` the distinct git objects hashed again. `anchor_lag` is how many
+    ledger rows the anchor does not know yet: more than 0 after a crash or beside a live run, until the run goes on.
+    """
+
+    entries: int
+    tickets: int
+    variants: int
+    rollouts: int
+    trees: int
+    objects: int
+    hash: str
+    seal: str
+    anchor_lag: int
+
+    def as_json(self) -> dict[str, Json]:
+        """For `strop verify --json`."""
+        return asdict(self)
+
+
+async def verify(folder: Path) -> VerifyReport:
+    """Check the run in `folder`, also while it is live or on a read-only copy.
+
+    Raises IntegrityError naming the first record that differs, InputError when there is no run.
+    """
+    archive = await SqliteArchive.view(folder)
+    try:
+        store = TreeStore(folder / FOLDER_NAME)
+        await store.view()
+        # the anchor first: a live owner may append in between, and then it only lags
+        anchor = await store.anchored()
+        contents = await archive.contents()
+    finally:
+        await archive.aclose()
+    rows = contents.ledger
+    verify_chain(rows)
+    lag = check_anchor(anchor, rows)
+    standing = fold(rows)
+    cited = check_tables(contents, standing)
+    trees, objects = await _check_trees(store, contents, standing.variants)
+    head = rows[-1] if rows else None
+    return VerifyReport(
+        entries=len(rows),
+        tickets=sum(row.kind == "ticket" for row in rows),
+        variants=len(standing.variants),
+        rollouts=cited,
+        trees=trees,
+        objects=objects,
+        hash=head.hash if head else ZEROS,
+        seal=head.seal if head else ZEROS,
+        anchor_lag=lag,
+    )
+
+
+async def settle_anchor(archive: SqliteArchive, store: TreeStore) -> int:
+    """Bring an anchor that a crash left behind up to the ledger's head; how many rows it lagged by.
+
+    For the owner, before the first write of a resumed run. Raises IntegrityError when the ledger's chains are broken
+    or the anchor knows a row that the ledger has not: then the ledger was cut or written anew.
+    """
+    rows = await archive.ledger()
+    verify_chain(rows)
+    lag = check_anchor(await store.anchored(), rows)
+    if lag:
+        await store.anchor(rows[-1].hash, rows[-1].seal, rows[-1].seq)
+    return lag
+
+
+def check_anchor(anchor: Anchor | None, rows: Sequence[LedgerEntry]) -> int:
+    """How many rows the anchor lags by. Raises IntegrityError when it leads or names another history."""
+    if anchor is None:
+        raise IntegrityError(f"anchor {ANCHOR_REF}", expected="the ledger's head", found="nothing")
+    row_hash, seal, seq = anchor
+    if not 0 <= seq <= len(rows):
+        raise IntegrityError(
+            f"ledger {len(rows) + 1}", expected=f"{seq} rows, as anchored", found="the end: it was cut"
+        )
+    found = (rows[seq - 1].hash, rows[seq - 1].seal) if seq else (ZEROS, ZEROS)
+    if found != (row_hash, seal):
+        raise IntegrityError(f"ledger {seq}", expected=f"seal {seal}, as anchored", found=f"seal {found[1]}")
+    return len(rows) - seq
+
+
+async def _check_trees(store: TreeStore, contents: Contents, variants: Mapping[str, Variant]) -> tuple[int, int]:
+    run: Any = contents.ledger[0].body if contents.ledger else None
+    if run is None:
+        return 0, 0
+    await _check_refs(store, run, variants)
+    wanted = {"root": str(run["root_tree"]), **{f"pinned {name}": str(tree) for name, tree in run["pinned"].items()}}
+    for name, tree_id in wanted.items():
+        expected = str(run["digests"][name.removeprefix("pinned ")])
+        found = (await _named(f"{name} tree", store.read(tree_id))).digest
+        if found != expected:
+            raise IntegrityError(f"{name} tree", expected=f"digest {expected}", found=f"digest {found}")
+    wanted |= {f"variant {name}": variant.tree for name, variant in variants.items()}
+    wanted |= {f"ticket {one.ticket}": one.tree for one in contents.proposals if one.tree is not None}
+    for name, tree_id in wanted.items():
+        await _named(f"{name} tree", store.check([tree_id]))
+    await _check_locks(store, run, variants)
+    distinct = set(wanted.values())
+    return len(distinct), await store.check(distinct)
+
+
+async def _check_locks(store: TreeStore, run: Mapping[str, Any], variants: Mapping[str, Variant]) -> None:
+    """No archived variant differs from its parent anywhere but in editable paths."""
+    editable = Globs(SubjectFile.model_validate(run["subject"]).subject.editable)
+    for name, variant in variants.items():
+        tree = await store.read(variant.tree)
+        for parent in variant.parents:
+            faults = judge(await store.read(variants[parent].tree), tree, editable)
+            if faults:
+                raise IntegrityError(f"variant {name}", expected="editable changes only", found=str(faults[0]))
+
+
+async def _check_refs(store: TreeStore, run: Mapping[str, Any], variants: Mapping[str, Variant]) -> None:
+    expected = {"root": run["root_tree"], **{f"pinned/{name}": tree for name, tree in run["pinned"].items()}}
+    expected |= {f"variants/{name}": variant.tree for name, variant in variants.items() if variant.ticket}
+    held = await store.kept()
+    for name, tree_id in expected.items():
+        if held.get(name) != tree_id:
+            raise IntegrityError(f"ref refs/strop/{name}", expected=str(tree_id), found=str(held.get(name, "nothing")))
+
+
+async def _named(name: str, work: Awaitable[_T]) -> _T:
+    try:
+        return await work
+    except IntegrityError as error:
+        raise IntegrityError(f"{name}: {error.record}", expected=error.expected, found=error.found) from error
