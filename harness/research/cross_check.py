@@ -75,12 +75,11 @@ def _check_citation(
     citation: Mapping[str, Any], stored: Mapping[str, tuple[RolloutKey, int, Outcome | None]], standing: Standing
 ) -> None:
     name = str(citation["key"])
-    found = stored.get(name)
-    if found is None or found[2] is None:
-        raise IntegrityError(
-            f"rollout {name}", expected="an outcome", found="nothing" if found is None else "no outcome"
-        )
-    key, seed, outcome = found
+    if name not in stored:
+        raise IntegrityError(f"rollout {name}", expected="an outcome", found="nothing")
+    key, seed, outcome = stored[name]
+    if outcome is None:
+        raise IntegrityError(f"rollout {name}", expected="an outcome", found="none yet")
     taken = same_items(outcome, standing.item_ids.get(key.split.value))
     _same(f"rollout {name}", cite(key, seed, taken), citation)
 
