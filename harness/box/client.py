@@ -57,7 +57,7 @@ class Request:
     deadline_s: float
 
 
-class GuestFailure(Exception):
+class GuestError(Exception):
     """The worker could not do what was asked, and the wire is still in step."""
 
     def __init__(self, errno: int, text: str) -> None:
@@ -82,13 +82,14 @@ class Client:
         self._frames: list[wire.Frame] = []
         self._channel = 0
 
-    async def greet(self) -> bool:
-        """Wait for the worker's hello; whether it could make itself unreadable to its children."""
+    async def greet(self, *, hardened: bool) -> None:
+        """Wait for the worker's hello. `hardened` insists that it is unreadable to the code it will run."""
         frame = await self._next(wire.HELLO)
-        version, _, hardened = wire.unpack(frame.payload, 3)
+        version, _, unreadable = wire.unpack(frame.payload, 3)
         if version != VERSION:
             raise InfraError(f"the box's worker speaks version {version[:20]!r}, not {VERSION!r}")
-        return hardened == b"1"
+        if hardened and unreadable != b"1":
+            raise InfraError("the worker could not make itself unreadable (prctl PR_SET_DUMPABLE)")
 
     async def configure(self, values: Mapping[str, bytes]) -> None:
         """Tell the worker what its box is (see the guest's Config)."""
@@ -109,9 +110,7 @@ class Client:
         head = [b"%.6f" % request.deadline_s, b"%d" % captured.cap, request.cwd, b"%d" % len(request.argv)]
         parts = [wire.encode(wire.EXEC, channel, wire.pack([*head, *request.argv, *pairs]))]
         data = request.stdin
-        parts += [
-            wire.encode(wire.DATA, channel, data[at : at + wire.CHUNK]) for at in range(0, len(data), wire.CHUNK)
-        ]
+        parts += [wire.encode(wire.DATA, channel, data[at : at + wire.CHUNK]) for at in range(0, len(data), wire.CHUNK)]
         parts.append(wire.encode(wire.END, channel))
         await self._write(b"".join(parts))
         while True:
@@ -124,7 +123,7 @@ class Client:
             return Ended(int(wire.number(code, -256, 255)), _reason(reason), wire.number(cpu, 0, 1e9))
 
     async def put(self, entries: Iterable[Entry], at: bytes, *, read_only: bool) -> None:
-        """Write entries below `at`. Raises GuestFailure with the errno, ValueError for entries that may not go in."""
+        """Write entries below `at`. Raises GuestError with the errno, ValueError for entries that may not go in."""
         channel = self._open()
         encoded = list(wire.encode_entries(entries, channel))
         await self._write(wire.encode(wire.PUT, channel, wire.pack([at, b"1" if read_only else b"0"])))
@@ -167,7 +166,7 @@ class Client:
         frame = await self._next(wire.OK, wire.FAIL)
         if frame.type == wire.FAIL:
             errno, text = wire.unpack(frame.payload, 2)
-            raise GuestFailure(int(wire.number(errno, 0, 4096)), text[:500].decode(errors="backslashreplace"))
+            raise GuestError(int(wire.number(errno, 0, 4096)), text[:500].decode(errors="backslashreplace"))
 
     async def _write(self, data: bytes) -> None:
         try:

@@ -13,9 +13,8 @@ import re
 import secrets
 import signal
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -24,20 +23,19 @@ from anyio.abc import Process
 
 from harness.box import bubblewrap, launch, seccomp
 from harness.box.base import BoxSpec, Command
+from harness.box.cgroup import Cgroup, seats
 from harness.box.client import Client
-from harness.box.live import LiveBox, Place
-from harness.box.prefix import Bind, Python, current_python
+from harness.box.guest import guest_files, held
+from harness.box.live import LiveBox, Place, box_env, worker_config
+from harness.box.prefix import Bind, current_python
+from harness.box.reaper import reap
 from harness.errors import BoxUnavailableError, InfraError, StropError
 from harness.limits import Limits
 
 START_S = 20.0
+# Since 5.14 the kernel counts RLIMIT_NPROC per user namespace; before, boxes would starve each other.
+_OWN_COUNT = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2]) >= (5, 14)
 _OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Started:
-    process: Process
-    info: int
 
 
 class EmbeddedBoxes:
@@ -73,111 +71,137 @@ class EmbeddedBoxes:
     def open(self, spec: BoxSpec) -> AbstractAsyncContextManager[LiveBox]:
         return self._open(spec)
 
-    async def reap(self, owners: Sequence[str]) -> int:
-        from harness.box.reaper import reap  # noqa: PLC0415 - needed once a run
+    def enforcement(self) -> dict[str, str]:
+        """How each limit is held on this machine."""
+        held = {name: f"cgroup v{seat.version}" for name, seat in seats().items()}
+        return {
+            "isolation": f"namespaces ({self._program or 'bubblewrap'})",
+            "memory": held.get("memory", "watchdog in the box, every 50 ms"),
+            "pids": held.get("pids", "process limit" if _OWN_COUNT else "watchdog in the box, every 50 ms"),
+            "cpu": held.get("cpu", "not held: thread counts are set, nothing stops a program that ignores them"),
+            "disk": "size-limited tmpfs",
+        }
 
+    async def reap(self, owners: Sequence[str]) -> int:
         return await anyio.to_thread.run_sync(reap, owners)
 
     @asynccontextmanager
     async def _open(self, spec: BoxSpec) -> AsyncGenerator[LiveBox]:
         if not _OWNER.fullmatch(spec.owner):
             raise ValueError(f"an owner is a plain name of at most 64 characters, not {spec.owner!r}")
-        mounts = [Bind(os.path.realpath(mount.source), mount.at) for mount in spec.mounts]
-        started = await self._start(spec, mounts)
-        ending = _Ending(started.process)
+        mounts = _mounts(spec)
+        body = _Body(*await self._start(spec, mounts), Cgroup(spec.owner, spec.limits))
         try:
-            box = await self._greet(started, ending, spec, mounts)
+            box = await self._greet(body, spec, mounts)
             try:
                 yield box
             finally:
                 await box.close()
         finally:
-            os.close(started.info)
             with anyio.CancelScope(shield=True):
-                await ending()
-                await started.process.aclose()
-            ending.release()
+                await body.end()
+                await body.process.aclose()
+            body.release()
 
-    async def _start(self, spec: BoxSpec, mounts: list[Bind]) -> _Started:
+    async def _start(self, spec: BoxSpec, mounts: list[Bind]) -> tuple[Process, int]:
         program = self._program or next(iter(bubblewrap.candidates()), None)
         if program is None:
             raise BoxUnavailableError("embedded boxes", reason="no bwrap here", mend=_mend([]))
-        filter_fd = _filter()
-        info_r, info_w = os.pipe()
-        try:
+        with _inherited() as (info, inherited):
             words = list(
                 bubblewrap.arguments(
                     self._python,
                     owner=spec.owner,
                     disk_mb=spec.limits.disk_mb,
                     mounts=mounts,
-                    filter_fd=filter_fd,
-                    info_fd=info_w,
+                    inherited=inherited,
                 )
             )
             command = _as_root(program, words) if os.geteuid() == 0 else _as_is(program, words)
-            process = await anyio.open_process(
-                command, env={}, cwd="/", pass_fds=(filter_fd, info_w), start_new_session=True
-            )
-        except OSError as error:
-            os.close(info_r)
-            raise InfraError(f"cannot start {program}: {error}") from error
-        finally:
-            os.close(filter_fd)
-            os.close(info_w)
-        return _Started(process, info_r)
+            try:
+                process = await anyio.open_process(
+                    command, env={}, cwd="/", pass_fds=tuple(inherited), start_new_session=True
+                )
+            except OSError as error:
+                raise InfraError(f"cannot start {program}: {error}") from error
+            return process, os.dup(info)
 
-    async def _greet(self, started: _Started, ending: _Ending, spec: BoxSpec, mounts: list[Bind]) -> LiveBox:
-        process = started.process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        client = Client(process.stdin, process.stdout)
-        limits = spec.limits
+    async def _greet(self, body: _Body, spec: BoxSpec, mounts: list[Bind]) -> LiveBox:
+        assert body.process.stdin is not None
+        assert body.process.stdout is not None
+        client = Client(body.process.stdin, body.process.stdout)
         try:
             with anyio.fail_after(START_S):
-                hardened = await client.greet()
-                ending.watch(_child(started.info))
-                if not hardened:
-                    raise InfraError("the worker could not make itself unreadable (prctl)")
-                await client.configure(_config(limits, bubblewrap.kept([*self._python.binds, *mounts])))
+                await client.greet(hardened=True)
+                body.settle()
+                await client.configure(
+                    worker_config(
+                        spec.limits,
+                        places=bubblewrap.PLACES,
+                        keep=bubblewrap.kept([*self._python.binds, *mounts]),
+                        disk=True,
+                        nproc=_OWN_COUNT,
+                        held=body.group.held,
+                    )
+                )
         except TimeoutError:
             raise InfraError(f"a box did not start within {START_S:g} s") from None
         except InfraError as error:
-            raise InfraError(f"{error.message}: {await _complaint(process)}") from None
-        return LiveBox(client, limits=limits, place=Place(_env(self._python, limits), self._python.executable), end=ending)
+            raise InfraError(f"{error.message}: {await _complaint(body.process)}") from None
+        return LiveBox(
+            client,
+            limits=spec.limits,
+            place=Place(box_env(self._python, spec.limits, home=bubblewrap.HOME), self._python.executable),
+            end=body.end,
+            oom_kills=body.group.oom_kills,
+        )
 
 
-class _Ending:
-    """Kills a box and waits until nothing is left of it. Safe to call again."""
+def _mounts(spec: BoxSpec) -> list[Bind]:
+    return [Bind(os.path.realpath(mount.source), mount.at) for mount in spec.mounts]
 
-    def __init__(self, process: Process) -> None:
-        self._process = process
+
+class _Body:
+    """The processes of one box, as the host holds them: bubblewrap's monitor, the worker, the control group."""
+
+    def __init__(self, process: Process, info: int, group: Cgroup) -> None:
+        self.process = process
+        self.group = group
+        self._info = info
         self._worker = -1
 
-    def watch(self, pid: int) -> None:
-        """Remember the worker by descriptor, while its parent still holds its number."""
-        with contextlib.suppress(ProcessLookupError):
-            self._worker = os.pidfd_open(pid)
+    def settle(self) -> None:
+        """Once the worker has said hello, and before any other code runs: hold it by descriptor while its parent
+        still holds its number, and move everything into the control group."""
+        os.set_blocking(self._info, False)
+        try:
+            worker = int(json.loads(os.read(self._info, 65536))["child-pid"])
+            self._worker = os.pidfd_open(worker)
+        except (OSError, ValueError, KeyError):
+            raise InfraError("bubblewrap did not say which process is the box") from None
+        self.group.join({self.process.pid, worker})
 
-    async def __call__(self) -> None:
-        if self._process.returncode is not None:
+    async def end(self) -> None:
+        """Kill the box and wait until nothing is left of it. May be called again."""
+        if self.process.returncode is not None:
             return
         if self._worker >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._worker, signal.SIGKILL)
             # The monitor leaves once the worker is gone, and the worker once its namespace is empty.
             with anyio.move_on_after(5):
-                await self._process.wait()
+                await self.process.wait()
                 return
         with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
-        await self._process.wait()
+            self.process.kill()
+        await self.process.wait()
 
     def release(self) -> None:
-        """Let go of the descriptor."""
+        """Let go of descriptors and control groups."""
+        os.close(self._info)
         if self._worker >= 0:
             os.close(self._worker)
-            self._worker = -1
+        self.group.remove()
 
 
 def _as_is(program: Path, words: Sequence[str | Bind]) -> list[str]:
@@ -203,54 +227,28 @@ def _unprivileged() -> int:
     1879048192 to 2147483647 is reserved for nobody (systemd's "Users, Groups, UIDs and GIDs").
     """
     rows = [[int(word) for word in line.split()] for line in Path("/proc/self/uid_map").read_text().splitlines()]
-    if any(first <= 2_000_000_000 and 2_100_000_000 < first + count for first, _, count in rows):
+    if any(first <= 2_000_000_000 and first + count > 2_100_000_000 for first, _, count in rows):
         return 2_000_000_000 + secrets.randbelow(100_000_000)
     return 65534
 
 
-def _filter() -> int:
-    descriptor = os.memfd_create("filter", os.MFD_CLOEXEC)
-    os.write(descriptor, seccomp.program())
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor
+@contextlib.contextmanager
+def _inherited() -> Generator[tuple[int, bubblewrap.Descriptors]]:
+    """(where to read the worker's pid, what bubblewrap inherits), closed again on leaving."""
+    with contextlib.ExitStack() as stack:
 
+        def owned(descriptor: int) -> int:
+            stack.callback(os.close, descriptor)
+            return descriptor
 
-def _child(info: int) -> int:
-    """The worker's pid as bubblewrap told it, before the worker could say hello."""
-    os.set_blocking(info, False)
-    try:
-        return int(json.loads(os.read(info, 65536))["child-pid"])
-    except (OSError, ValueError, KeyError):
-        raise InfraError("bubblewrap did not say which process is the box") from None
-
-
-def _config(limits: Limits, keep: Sequence[str]) -> dict[str, bytes]:
-    return {
-        "places": "\0".join(bubblewrap.PLACES).encode(),
-        "keep": "\0".join(keep).encode(),
-        "memory": b"%d" % (limits.memory_mb << 20),
-        "disk": b"%d" % (limits.disk_mb << 20),
-        "pids": b"%d" % limits.pids,
-        "open_files": b"%d" % limits.open_files,
-        "nproc": b"%d" % limits.pids,
-        "watch_memory": b"1",
-        "watch_pids": b"1",
-    }
-
-
-def _env(python: Python, limits: Limits) -> dict[str, str]:
-    threads = str(max(1, int(limits.cpus)))
-    return {
-        "PATH": f"{Path(python.executable).parent}:/usr/bin:/bin",
-        "HOME": bubblewrap.HOME,
-        "LANG": "C.UTF-8",
-        "OMP_NUM_THREADS": threads,
-        "OPENBLAS_NUM_THREADS": threads,
-        "MKL_NUM_THREADS": threads,
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONHASHSEED": "0",
-        **python.env,
-    }
+        info_r, info_w = (owned(descriptor) for descriptor in os.pipe())
+        filter_fd = owned(held(seccomp.program()))
+        yield (
+            info_r,
+            bubblewrap.Descriptors(
+                filter_fd, info_w, {path: owned(held(data)) for path, data in guest_files().items()}
+            ),
+        )
 
 
 async def _complaint(process: Process) -> str:

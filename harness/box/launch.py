@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import stat
 import sys
-from pathlib import Path
 
 PLACE = "/tmp"  # noqa: S108 - hidden under a tmpfs in this process's own namespace only
 _CLONE_NEWNS = 0x00020000
@@ -23,14 +23,17 @@ def main(arguments: list[str]) -> None:
     sources, command = arguments[2 : 2 + count], arguments[3 + count :]
     libc = ctypes.CDLL(None, use_errno=True)
     _must(libc.unshare(_CLONE_NEWNS), "unshare")
-    _mount(libc, "none", "/", None, _MS_REC | _MS_PRIVATE)
+    _mount(libc, "none", "/", flags=_MS_REC | _MS_PRIVATE)
     # Held open first: a source may lie below the place that is about to be covered.
     held = [os.open(source, os.O_PATH) for source in sources]
-    _mount(libc, "tmpfs", PLACE, "tmpfs", 0, "mode=755,size=1m")
+    _mount(libc, "tmpfs", PLACE, kind="tmpfs", data="mode=755,size=1m")
     for number, (source, descriptor) in enumerate(zip(sources, held, strict=True)):
-        at = Path(PLACE) / str(number)
-        at.mkdir() if Path(f"/proc/self/fd/{descriptor}").is_dir() else at.touch()
-        _mount(libc, f"/proc/self/fd/{descriptor}", str(at), None, _MS_BIND | _MS_REC, name=source)
+        at = f"{PLACE}/{number}"
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            os.mkdir(at)  # noqa: PTH102 - pathlib costs 9 ms a box
+        else:
+            os.close(os.open(at, os.O_CREAT, 0o644))
+        _mount(libc, f"/proc/self/fd/{descriptor}", at, flags=_MS_BIND | _MS_REC, name=source)
         os.close(descriptor)
     os.setgroups([])
     os.setresgid(uid, uid, uid)
@@ -40,7 +43,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _mount(
-    libc: ctypes.CDLL, source: str, at: str, kind: str | None, flags: int, data: str | None = None, *, name: str = ""
+    libc: ctypes.CDLL, source: str, at: str, *, kind: str | None = None, flags: int = 0, data: str = "", name: str = ""
 ) -> None:
     encoded = [part.encode() if part is not None else None for part in (source, at, kind, data)]
     result = libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3])

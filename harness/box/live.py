@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 import anyio
 
 from harness.box.base import FOLDERS, TMP, Command, Completed
-from harness.box.client import Captured, Client, Ended, GuestFailure, Request
+from harness.box.client import Captured, Client, Ended, GuestError, Request
+from harness.box.prefix import Python
 from harness.errors import BoxClosedError, ExecTimeoutError, InfraError, LimitError
 from harness.limits import Limits
 from harness.tree import Entry
@@ -68,7 +70,7 @@ class LiveBox:
             where = self._path(at).encode()
             try:
                 await self._within(FILES_S, self._client.put(entries, where, read_only=read_only))
-            except GuestFailure as failure:
+            except GuestError as failure:
                 if failure.errno in _DISK_FULL:
                     raise LimitError("disk", value=self._limits.disk_mb, partial=_nothing()) from None
                 raise InfraError(f"cannot write below {at}: {failure}") from None
@@ -101,9 +103,7 @@ class LiveBox:
     async def get(self, at: str, *, max_bytes: int, max_entries: int = 10_000) -> list[Entry]:
         with self._turn():
             where = self._path(at).encode()
-            found = await self._within(
-                FILES_S, self._client.get(where, max_bytes=max_bytes, max_entries=max_entries)
-            )
+            found = await self._within(FILES_S, self._client.get(where, max_bytes=max_bytes, max_entries=max_entries))
         if found is None:
             raise LimitError("output", value=max_bytes, partial=_nothing())
         return found
@@ -112,7 +112,7 @@ class LiveBox:
         with self._turn():
             try:
                 await self._within(FILES_S, self._client.reset())
-            except GuestFailure as failure:
+            except GuestError as failure:
                 await self.close("it could not be emptied")
                 raise InfraError(f"the box could not be emptied: {failure}") from None
 
@@ -127,7 +127,7 @@ class LiveBox:
         try:
             with anyio.fail_after(seconds):
                 return await awaitable
-        except (GuestFailure, ValueError):
+        except (GuestError, ValueError):
             raise
         except TimeoutError:
             await self.close("it did not answer")
@@ -175,6 +175,46 @@ class LiveBox:
         if ended.reason:
             raise LimitError(ended.reason, value=_limit(self._limits, ended.reason), partial=completed)
         return completed
+
+
+def box_env(python: Python, limits: Limits, *, home: str) -> dict[str, str]:
+    """The environment every command of a box starts from; nothing of the host's."""
+    threads = str(max(1, int(limits.cpus)))
+    return {
+        "PATH": f"{Path(python.executable).parent}:/usr/bin:/bin",
+        "HOME": home,
+        "LANG": "C.UTF-8",
+        "OMP_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+        **python.env,
+    }
+
+
+def worker_config(
+    limits: Limits,
+    *,
+    places: Sequence[str],
+    keep: Sequence[str],
+    disk: bool,
+    nproc: bool,
+    held: Collection[str] = (),
+) -> dict[str, bytes]:
+    """What the worker is told of its box. `disk`: the places are tmpfs of its own. `nproc`: the kernel counts the
+    box's processes apart. `held` names limits that a control group holds, which the worker need not watch."""
+    return {
+        "places": "\0".join(places).encode(),
+        "keep": "\0".join(keep).encode(),
+        "memory": b"%d" % (limits.memory_mb << 20),
+        "disk": b"%d" % ((limits.disk_mb << 20) if disk else 0),
+        "pids": b"%d" % limits.pids,
+        "open_files": b"%d" % limits.open_files,
+        "nproc": b"%d" % (limits.pids if nproc else 0),
+        "watch_memory": b"0" if "memory" in held else b"1",
+        "watch_pids": b"0" if nproc or "pids" in held else b"1",
+    }
 
 
 def _limit(limits: Limits, name: str) -> float:

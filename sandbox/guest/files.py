@@ -1,10 +1,9 @@
 """Files in and out of the box, and wiping them. Runs only while nothing else lives in the box."""
 
-import contextlib
 import os
 import stat
 
-from frames import CHUNK, DATA, END, ENTRY, ENTRY_HEAD, FAIL, KINDS, OK, pack, unpack
+from frames import CHUNK, DATA, END, ENTRY, ENTRY_HEAD, FAIL, KINDS, OK, ignoring, pack, unpack
 
 MAX_PATH = 4096
 FILE, DIR, SYMLINK, HARDLINK, FIFO, SOCKET, DEVICE, UNKNOWN = range(len(KINDS))
@@ -19,15 +18,10 @@ def put(wire, channel, payload):
         kind, _, body = wire.next()
         if kind == END:
             break
-        with writer.guarded():
-            if kind == ENTRY:
-                writer.entry(body)
-            elif kind == DATA:
-                writer.data(body)
-    with writer.guarded():
-        writer.close()
-        if read_only == b"1":
-            writer.freeze()
+        writer.attempt(writer.entry if kind == ENTRY else writer.data, body)
+    writer.attempt(writer.close)
+    if read_only == b"1":
+        writer.attempt(writer.freeze)
     if writer.failure is None:
         wire.send(OK, channel)
     else:
@@ -42,23 +36,18 @@ class _Writer:
         self._mode = 0
         self._made = []
 
-    @contextlib.contextmanager
-    def guarded(self):
+    def attempt(self, step, *arguments):
+        """Take a step unless an earlier one failed."""
         if self.failure is None:
             try:
-                yield
+                step(*arguments)
             except OSError as error:
                 self.failure = error
-        else:
-            with contextlib.suppress(OSError):
-                yield
 
     def entry(self, body):
         self.close()
         kind, mode, _, _ = ENTRY_HEAD.unpack_from(body)
         path = body[ENTRY_HEAD.size :]
-        if self.failure is not None:
-            return
         *parents, name = (self.at + b"/" + path).strip(b"/").split(b"/")
         if kind == DIR:
             parents.append(name)
@@ -234,7 +223,7 @@ def wipe(place, keep):
     finally:
         os.close(root)
     for name in os.listxattr(place):
-        with contextlib.suppress(OSError):
+        with ignoring(OSError):
             os.removexattr(place, name)
     os.chmod(place, 0o777 if place.endswith(b"/tmp") else 0o755)
 
@@ -276,7 +265,7 @@ def wipe_below(parent, name, place=b"", keep=()):
 
 
 def _open_up(folder, name):
-    with contextlib.suppress(OSError):
+    with ignoring(OSError):
         if os.lstat(name, dir_fd=folder).st_mode & 0o700 != 0o700:
             os.chmod(name, 0o700, dir_fd=folder)
 

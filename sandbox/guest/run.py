@@ -1,13 +1,12 @@
 """Run one command: fork, watch it, then kill whatever it left behind."""
 
-import contextlib
+import _signal as signal  # the C module: signal.py costs 2 ms of enum a box
 import os
 import resource
 import select
-import signal
 import time
 
-from frames import CHUNK, DATA, END, ERR, EXIT, OUT, pack, unpack
+from frames import CHUNK, DATA, END, ERR, EXIT, OUT, ignoring, pack, unpack
 from sweep import others, sweep
 from watch import over
 
@@ -49,12 +48,14 @@ def run(wire, channel, payload, config):
     for end in (in_r, out_w, err_w):
         os.close(end)
     sinks = {out_r: Sink(wire, OUT, channel, int(cap)), err_r: Sink(wire, ERR, channel, int(cap))}
+    running = _Running(wire, child, sinks, in_w, given)
     try:
-        reason = _watch(wire, child, sinks, (in_w, given), float(deadline), config)
+        reason = _watch(running, float(deadline), config)
         status = sweep(init=config.init).get(child, 0)
         for source, sink in sinks.items():
             _drain(source, sink)
     finally:
+        running.close()
         for end in sinks:
             os.close(end)
     now = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -90,7 +91,7 @@ def _become(argv, environment, cwd, ends, config):
             _lower(resource.RLIMIT_NPROC, config.nproc)
         os.execvpe(argv[0], argv, environment)
     except BaseException as error:
-        with contextlib.suppress(BaseException):
+        with ignoring(BaseException):
             os.write(2, b"strop: cannot run %s: %s\n" % (argv[0], str(error).encode()))
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 
@@ -101,55 +102,69 @@ def _lower(which, value):
     resource.setrlimit(which, (value, value))
 
 
-def _watch(wire, child, sinks, feed, deadline_s, config):
+def _watch(running, deadline_s, config):
     """Until the main child ends or must end; the name of what ended it, empty when it ended by itself."""
-    poller = select.poll()
-    ended = os.pidfd_open(child)
-    in_w, given = feed
-    for source in (ended, wire.source, *sinks):
-        poller.register(source, select.POLLIN)
-    for source in sinks:
-        os.set_blocking(source, False)
-    os.set_blocking(in_w, False)
-    feeding = bool(given)
-    if feeding:
-        poller.register(in_w, select.POLLOUT)
-    else:
-        os.close(in_w)
-    given = memoryview(given)
-    deadline = time.monotonic() + deadline_s
-    next_tick = time.monotonic() + TICK_S
-    try:
-        while True:
-            now = time.monotonic()
-            wait = max(0.0, min(deadline, next_tick) - now)
-            for source, _ in poller.poll(wait * 1000 + 0.5):
-                if source == ended:
-                    return ""
-                if source == wire.source:
-                    wire.fill()
-                elif source == in_w:
-                    given = _feed(in_w, given)
-                    if not given:
-                        poller.unregister(in_w)
-                        os.close(in_w)
-                        feeding = False
-                elif not _pump(source, sinks[source]):
-                    poller.unregister(source)
-            now = time.monotonic()
-            if now >= deadline:
-                return "deadline"
-            if any(sink.seen > FLOOD * sink.cap for sink in sinks.values()):
-                return "output"
-            if now >= next_tick:
-                limit = over(config, others(init=config.init))
-                if limit:
-                    return limit
-                next_tick = time.monotonic() + TICK_S
-    finally:
-        os.close(ended)
-        if feeding:
-            os.close(in_w)
+    now = time.monotonic()
+    deadline, next_tick = now + deadline_s, now + TICK_S
+    while True:
+        if running.turn(max(0.0, min(deadline, next_tick) - now)):
+            return ""
+        now = time.monotonic()
+        if now >= deadline:
+            return "deadline"
+        if any(sink.seen > FLOOD * sink.cap for sink in running.sinks.values()):
+            return "output"
+        if now >= next_tick:
+            limit = over(config, others(init=config.init))
+            if limit:
+                return limit
+            next_tick = time.monotonic() + TICK_S
+
+
+class _Running:
+    """The main child, its output pipes and what is still to be fed to it."""
+
+    def __init__(self, wire, child, sinks, feed, given):
+        self.wire = wire
+        self.sinks = sinks
+        self._feed = feed
+        self._given = memoryview(given)
+        self._ended = os.pidfd_open(child)
+        self._poller = select.poll()
+        for source in (self._ended, wire.source, *sinks):
+            self._poller.register(source, select.POLLIN)
+        for end in (feed, *sinks):
+            os.set_blocking(end, False)
+        if given:
+            self._poller.register(feed, select.POLLOUT)
+        else:
+            self._fed()
+
+    def turn(self, wait_s):
+        """Move what can be moved within `wait_s` seconds; whether the main child has ended."""
+        for source, _ in self._poller.poll(wait_s * 1000 + 0.5):
+            if source == self._ended:
+                return True
+            if source == self.wire.source:
+                self.wire.fill()
+            elif source == self._feed:
+                self._given = _feed(source, self._given)
+                if not self._given:
+                    self._poller.unregister(source)
+                    self._fed()
+            elif not _pump(source, self.sinks[source]):
+                self._poller.unregister(source)
+        return False
+
+    def _fed(self):
+        os.close(self._feed)
+        self._feed = -1
+
+    def close(self):
+        """Let go of the child and of its standard input."""
+        os.close(self._ended)
+        if self._feed >= 0:
+            self._fed()
 
 
 def _feed(sink, given):
