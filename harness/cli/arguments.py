@@ -12,7 +12,7 @@ import typer
 from harness.errors import InputError
 
 DEFAULT_RUNS = Path(".strop/runs")
-_VARIANT = re.compile(r"v\d+|root|best", re.ASCII)
+_VARIANT = re.compile(r"[vt]\d+|root|best", re.ASCII)
 
 
 def _complete_run(incomplete: str) -> list[str]:

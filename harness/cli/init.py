@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.errors import InputError
+
+if TYPE_CHECKING:
+    from harness.cli.draft import Draft
 
 
 def init(
@@ -80,16 +83,22 @@ def init(
     for key, item in found.items():
         if key not in draft.given:
             typer.echo(f"{key:<10} {draft.shown(key)}  ({item.why})")
-    if draft.missing() and sys.stdin.isatty():
+    if draft.missing() and on_terminal():
         _ask(draft)
     draft.write(path)
     typer.echo(f"wrote {path}\nnext: strop doctor, then: strop run {folder}")
 
 
-def _ask(draft: object) -> None:
-    from harness.cli.draft import QUESTIONS, Draft
+def on_terminal() -> bool:
+    """Whether there is somebody to ask."""
+    return sys.stdin.isatty()
 
-    assert isinstance(draft, Draft)
+
+def _ask(draft: Draft) -> None:
+    from harness.cli.draft import QUESTIONS
+
     while missing := draft.missing():
-        key = missing[0]
-        draft.answer(key, typer.prompt(QUESTIONS[key]))
+        try:
+            draft.answer(missing[0], typer.prompt(QUESTIONS[missing[0]]))
+        except InputError as error:
+            typer.echo(error.problem)

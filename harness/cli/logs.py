@@ -193,5 +193,5 @@ def _print_diff(text: str) -> None:
     out = console()
     if out.is_terminal:
         out.print(Syntax(text, "diff", background_color="default", word_wrap=True))
-    else:
+    elif text:
         typer.echo(text, nl=not text.endswith("\n"))

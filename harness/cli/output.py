@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+PIPED_WIDTH = 200
+
 
 def console(*, stderr: bool = False) -> Console:
     """A rich console that never reads markup or emoji out of what it is given."""
     from rich.console import Console
 
-    return Console(stderr=stderr, markup=False, emoji=False, highlight=False, soft_wrap=False)
+    out = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    if not out.is_terminal and "COLUMNS" not in os.environ:
+        out.width = PIPED_WIDTH
+    return out
 
 
 def print_json(value: object) -> None:

@@ -15,13 +15,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One number of root and best. `bound` says how far to trust it; `gain` is relative to the root."""
+    """One number of root and best. `bound` says how far to trust it; `gain` is relative to the root.
+
+    The intervals are at 95 %, and empty where there are none.
+    """
 
     label: str
     root: str
     best: str
     gain: str
     bound: str
+    root_interval: str = ""
+    best_interval: str = ""
 
 
 def claims(summary: Mapping[str, Json]) -> list[Claim]:
@@ -42,10 +47,12 @@ def claims(summary: Mapping[str, Json]) -> list[Claim]:
         visible,
         Claim(
             "vault",
-            f"{number(before.get('metric'))} {interval(before.get('ci'))}".strip(),
-            f"{number(after.get('metric'))} {interval(after.get('ci'))}".strip(),
+            number(before.get("metric")),
+            number(after.get("metric")),
             change(as_float(after.get("metric")), as_float(before.get("metric"))),
             "; ".join(filter(None, [_how(before, after), _paired(part(vault, "gain"))])),
+            interval(before.get("ci")),
+            interval(after.get("ci")),
         ),
     ]
 
@@ -68,7 +75,8 @@ def vault_claim(summary: Mapping[str, Json]) -> str:
     found = [claim for claim in claims(summary) if claim.label == "vault"]
     if found:
         claim = found[0]
-        return f"root {claim.root} -> best {claim.best}  {claim.gain}  ({claim.bound})".replace("    ", "  ")
+        before, after = f"root {claim.root} {claim.root_interval}", f"best {claim.best} {claim.best_interval}"
+        return "  ".join(filter(None, [before.rstrip() + " ->", after.rstrip(), claim.gain, f"({claim.bound})"]))
     if vault.get("why"):
         return f"none: {line(str(vault['why']))}"
     return "not opened yet"
@@ -78,6 +86,8 @@ def cost_claim(summary: Mapping[str, Json]) -> str:
     """What was spent of what was allowed."""
     spent: list[str] = []
     for name, used, limit in budget_rows(summary):
+        if name == "steps":
+            continue
         say = duration if name.endswith("_s") else "{:g}".format
         of = f" of {say(limit)}" if limit is not None else ""
         spent.append(f"{say(used)}{of} {name.removesuffix('_s')}")

@@ -96,15 +96,15 @@ def tree_figure(view: RunView) -> str:
         traces,
         xaxis=hidden,
         yaxis={"visible": False, "range": [-depth - 0.7, 0.7]},
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-        height=int(min(900, 110 + 46 * depth)),
+        showlegend=False,
+        height=int(min(900, 80 + 46 * depth)),
     )
 
 
 def tree_width(view: RunView) -> int:
     """The least width of the tree in pixels at which its labels can be read; the page scrolls to it."""
     leaves = 1 + max(x for x, _ in layout(view.variants).values())
-    return int(min(3000, 24 * leaves))
+    return int(min(4000, 40 * leaves))
 
 
 def layout(variants: Sequence[Variant]) -> dict[str, tuple[float, float]]:
@@ -189,7 +189,7 @@ def _nodes(
     view: RunView,
     line_of_best: set[str],
 ) -> dict[str, object]:
-    few = len(view.variants) <= 60
+    few = len(view.variants) <= 100
     verdict = shown[0].verdict
     return {
         "type": "scatter",

@@ -15,8 +15,9 @@ from harness.errors import InputError
 from harness.records import Json, Outcome, RolloutKey, Split, Variant, Verdict
 from harness.report.numbers import part
 from harness.report.patches import Patches
+from harness.research.cross_check import fold
 from harness.research.standing import ROOT, Standing
-from harness.research.summary import standing_of, summarize
+from harness.research.summary import summarize
 from harness.untrusted import clean, line
 
 if TYPE_CHECKING:
@@ -117,14 +118,14 @@ async def load(folder: Path, *, patches: bool = True) -> RunView:
 
     Raises InputError when there is no run or its root is not measured yet, IntegrityError for a damaged store.
     """
-    summary = await summarize(folder)
     archive = await SqliteArchive.view(folder)
     try:
         rows = await archive.ledger()
         rollouts = await archive.rollouts()
     finally:
         await archive.aclose()
-    standing = standing_of(rows)
+    standing = fold(rows)
+    summary = await summarize(folder)
     root = standing.variants.get(ROOT)
     if root is None:
         raise InputError(

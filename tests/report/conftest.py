@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -125,3 +126,9 @@ def make_view(tickets: int = 40, *, isolation: str = "embedded") -> RunView:
 @pytest.fixture
 def view() -> RunView:
     return make_view()
+
+
+@pytest.fixture
+def view_of() -> Callable[..., RunView]:
+    """`make_view`, for tests that want another size or box."""
+    return make_view

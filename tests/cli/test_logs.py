@@ -1,0 +1,76 @@
+import json
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _here(runs, monkeypatch):
+    monkeypatch.setenv("STROP_RUNS", str(runs))
+
+
+def test_log_has_every_decision_and_reads_no_markup(strop):
+    out = strop("log").out
+    assert [line.split()[0] for line in out.splitlines()[2:]] == ["t1", "t2", "t3", "t4", "t5", "t6"]
+    assert '<script>alert("strop")</script> [bold]x[/bold] {{ 7*7 }}' in out
+
+
+def test_log_json(strop):
+    found = json.loads(strop("log", "--json").out)
+    assert [row["verdict"] for row in found] == ["kept", "discarded", "blocked", "crashed", "kept", "duplicate"]
+    assert found[3]["score"] is None
+    assert found[4]["incumbent"] == "v5"
+    assert found[4]["evidence"]["holdout"]["passed"] is True
+
+
+def test_log_tsv_leaves_a_crash_without_a_metric(strop):
+    lines = [line.split("\t") for line in strop("log", "--tsv").out.splitlines()]
+    assert lines[0] == ["commit", "error", "memory_gb", "status", "description"]
+    assert lines[1][1:] == ["0.250000", "", "keep", "baseline"]
+    assert lines[5][1:] == ["", "", "crash", "STEPS 100 -> None"]
+    assert lines[4][0] == ""
+
+
+def test_json_and_tsv_together_are_refused(strop):
+    assert strop("log", "--json", "--tsv").code == 2
+
+
+@pytest.mark.parametrize("words", [["best"], ["last", "v5"], ["toy-1", "best"], ["t5"]])
+def test_show_one_variant(strop, words):
+    out = strop("show", *words).out
+    assert out.startswith("v5 of run toy-1")
+    assert "kept: better, and the gain holds" in out
+    assert "+STEPS = 500" in out
+
+
+def test_show_a_refused_ticket_and_the_root(strop):
+    out = strop("show", "t3").out
+    assert "none: the proposal was refused" in out
+    assert "score.py: changed, but not editable" in out
+    assert "as it was given" in strop("show", "root").out
+    assert json.loads(strop("show", "root", "--json").out)["ticket"] is None
+
+
+def test_show_json_has_rollouts_and_the_diff(strop):
+    found = json.loads(strop("show", "v4", "--json").out)
+    assert found["verdict"] == "crashed"
+    assert found["rollouts"][0]["status"] == "agent_error"
+    assert found["rollouts"][0]["detail"] == "Traceback: \\x1b[31mred"
+    assert found["patch"].startswith("diff --git a/train.py b/train.py\n")
+
+
+def test_show_needs_a_variant_that_exists(strop):
+    assert strop("show").code == 2
+    said = strop("show", "v99")
+    assert said.code == 2
+    assert "v0, v1, v2, v4, v5" in said.err
+
+
+def test_diff_is_by_default_everything_that_was_won(strop):
+    out = strop("diff").out
+    assert out == strop("diff", "last", "root", "best").out == strop("diff", "best").out
+    assert "-RATE = 0.1\n-STEPS = 100\n+RATE = 0.6\n+STEPS = 500\n" in out
+
+
+def test_diff_between_two(strop):
+    assert "-RATE = 0.2\n" in strop("diff", "v1", "v5").out
+    assert strop("diff", "v1", "v1").out == ""
