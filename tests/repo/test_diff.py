@@ -138,9 +138,7 @@ def test_hostile_texts_take_a_bounded_time():
 
 
 def test_what_people_see_is_encoded_and_capped():
-    new = Tree(
-        {"a": File(b"\x1b[31mred\n\xff\n" + "\u202e\n".encode()), "b": File(b"\0" * 9), "c": File(b"y\n" * 9999)}
-    )
+    files = {"a": File(b"\x1b[31mred\n\xff\n" + "\u202e\n".encode()), "b": File(b"\0" * 9), "c": File(b"y\n" * 9999)}
     shown = unified(Tree(), Tree(files), limit=5000)
     assert "\x1b" not in shown
     assert "\u202e" not in shown

@@ -1,0 +1,154 @@
+"""Taking a tree home: into a new folder, as a patch file, or as a branch of the user's own repository.
+
+Nothing that exists is overwritten, no link is followed, and no working tree, index or hook of the user's repository
+takes part. Blocking: call these in a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import InputError
+from harness.repo.diff import patch
+from harness.repo.git import GitError, run_git
+from harness.tree import File, Tree
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a subject's folder stands in its repository. `prefix` ends in a slash, or is empty at the top."""
+
+    commit: str
+    prefix: str
+
+
+def origin(subject: Path) -> Origin | None:
+    """The commit the subject's folder is on; None outside a repository and before its first commit."""
+    try:
+        commit = _say(subject, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        return Origin(commit, _say(subject, "rev-parse", "--show-prefix"))
+    except (GitError, OSError):
+        return None
+
+
+def write_folder(tree: Tree, target: Path) -> None:
+    """The tree's files below `target`, a new folder or an empty one. Raises InputError."""
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            top = _closed(stack, os.open(target, _FOLDER))
+            if os.listdir(top):  # noqa: PTH208 - of an open folder, not of a path
+                raise InputError("is not empty", file=target, mend="name a folder that does not exist yet")
+            for path, file in tree.items():
+                _write_file(top, path, file)
+    except OSError as error:
+        raise _unwritable(target, error) from error
+
+
+def write_patch(old: Tree, new: Tree, target: Path, *, prefix: str = "") -> None:
+    """A new file that `git apply` takes, run in the subject's folder. Raises InputError when it exists.
+
+    `prefix` is the subject's place in its repository, as `origin` tells it: git reads a patch's paths from the top.
+    """
+    try:
+        with os.fdopen(os.open(target, _NEW, 0o666), "wb") as file:
+            file.write(patch(_below(prefix, old), _below(prefix, new)))
+    except OSError as error:
+        raise _unwritable(target, error) from error
+
+
+def write_branch(subject: Path, old: Tree, new: Tree, *, branch: str, message: str, base: str | None = None) -> str:
+    """A new branch with one commit on top of `base` (HEAD when None) that takes what differs between the trees.
+
+    Whole files are taken: where the working tree was ahead of `base` when the run began, those files' edits come along.
+    The commit's id. Raises InputError when the branch exists, its name is none, or nothing differs.
+    """
+    changed = {path: new.get(path) for path in sorted(old.keys() | new.keys()) if old.get(path) != new.get(path)}
+    if not changed:
+        raise InputError("nothing differs from the root", mend="export another variant")
+    try:
+        here = origin(subject)
+        if here is None:
+            raise InputError("is not on a commit of a git repository", file=subject, mend="export a folder or a patch")
+        _check_name(subject, branch)
+        parent = _commit(subject, base or here.commit)
+        tree_id = _tree_with(subject, parent, here.prefix, changed)
+        commit = _say(subject, "commit-tree", tree_id, "-p", parent, stdin=message.encode())
+        orders = f"create refs/heads/{branch} {commit}\n"
+        _say(subject, "update-ref", "-m", "strop export", "--stdin", stdin=orders.encode())
+    except GitError as error:
+        raise InputError(f"git refused: {error.said}", file=subject, mend="export a folder or a patch") from error
+    return commit
+
+
+def _below(prefix: str, tree: Tree) -> Tree:
+    return Tree((prefix + path, file) for path, file in tree.items()) if prefix else tree
+
+
+def _tree_with(subject: Path, parent: str, prefix: str, changed: Mapping[str, File | None]) -> str:
+    """The tree of `parent` with the changed files laid over it, made in an index of its own."""
+    nothing = "0" * len(parent)
+    rows = [f"0 {nothing}\t{prefix}{path}" for path, file in changed.items() if file is None]
+    for path, file in changed.items():
+        if file is not None:
+            blob = _say(subject, "hash-object", "-w", "--no-filters", "--stdin", stdin=file.data)
+            rows.append(f"{'100755' if file.executable else '100644'} {blob}\t{prefix}{path}")
+    with tempfile.TemporaryDirectory(prefix="strop-export-") as folder:
+        env = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
+        _say(subject, "read-tree", parent, env=env)
+        _say(subject, "update-index", "-z", "--index-info", stdin=("\0".join(rows) + "\0").encode(), env=env)
+        return _say(subject, "write-tree", env=env)
+
+
+def _check_name(subject: Path, branch: str) -> None:
+    try:
+        _say(subject, "check-ref-format", "--branch", branch)
+    except GitError as error:
+        raise InputError(f"{branch!r} cannot name a branch", key="branch", mend="name it like strop/best") from error
+    try:
+        _say(subject, "show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
+    except GitError:
+        return
+    raise InputError(f"the branch {branch!r} exists", file=subject, key="branch", mend="name another one")
+
+
+def _commit(subject: Path, base: str) -> str:
+    try:
+        return _say(subject, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{base}^{{commit}}")
+    except GitError as error:
+        mend = "fetch it, or export a folder or a patch"
+        raise InputError(f"the commit {base} is not in this repository", file=subject, mend=mend) from error
+
+
+def _say(subject: Path, *argv: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> str:
+    return os.fsdecode(run_git(argv, cwd=subject, stdin=stdin, env=env)).removesuffix("\n")
+
+
+def _write_file(top: int, path: str, file: File) -> None:
+    *folders, name = path.split("/")
+    with ExitStack() as stack:
+        here = top
+        for folder in folders:
+            with suppress(FileExistsError):
+                os.mkdir(folder, dir_fd=here)
+            here = _closed(stack, os.open(folder, _FOLDER, dir_fd=here))
+        handle = os.open(name, _NEW, 0o777 if file.executable else 0o666, dir_fd=here)
+        with os.fdopen(handle, "wb") as opened:
+            opened.write(file.data)
+
+
+def _closed(stack: ExitStack, handle: int) -> int:
+    stack.callback(os.close, handle)
+    return handle
+
+
+def _unwritable(target: Path, error: OSError) -> InputError:
+    return InputError(f"cannot be written: {error.strerror}", file=target, mend="name a new place that can be written")
