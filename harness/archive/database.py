@@ -19,7 +19,8 @@ from harness.errors import InputError, IntegrityError, StorageError, StropError
 FILE_NAME = "run.db"
 BUSY_S = 10.0
 
-_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
+# SQLITE_ERROR is a statement that does not fit the tables: all statements are constants, so the tables changed
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_ERROR}
 
 
 @contextlib.contextmanager
