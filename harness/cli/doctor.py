@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from harness.cli.probes import Check
 
 
+BoxName = Literal["auto", "docker", "embedded", "process"]
+
+
 def doctor(
-    box: Annotated[str, typer.Option(help="The box to prove: auto, docker, embedded or process.")] = "auto",
+    box: Annotated[BoxName, typer.Option(help="The box to prove; process is no isolation.")] = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Prove that this machine can run strop: python, git, a durable write, a sealed box, free disk.
@@ -49,6 +52,12 @@ def _print(checks: list[Check]) -> None:
     for column in ("what", "", "found", "how to mend"):
         table.add_column(column, overflow="fold")
     for check in checks:
-        word, style = ("ok", "green") if check.ok else ("failed", "bold red" if check.needed else "yellow")
+        word, style = _word(check)
         table.add_row(check.name, Text(word, style=style), check.detail, "" if check.ok else check.mend)
     console().print(table)
+
+
+def _word(check: Check) -> tuple[str, str]:
+    if not check.ok:
+        return "failed", "bold red"
+    return ("ok", "green") if check.needed else ("-", "dim")

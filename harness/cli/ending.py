@@ -26,8 +26,9 @@ async def ending(folder: Path, as_json: bool, silent: bool) -> None:
     from harness.report.html import write_report
     from harness.research.summary import summarize
 
-    await write_report(folder, None)
     summary = await summarize(folder)
+    if part(summary, "root"):
+        await write_report(folder, None)
     if as_json:
         print_json(summary)
     elif not silent:
@@ -45,13 +46,14 @@ def rows(summary: Mapping[str, Json]) -> list[tuple[str, str]]:
     """(label, text) of every line of the summary."""
     root, best, steps = part(summary, "root"), part(summary, "incumbent"), part(summary, "steps")
     gain = change(as_float(best.get("metric")), as_float(root.get("metric")))
-    reason = f" ({line(str(summary['reason']))})" if summary.get("reason") else ""
+    why = line(str(summary.get("reason") or "")).removeprefix(f"{summary['state']}: ")
+    reason = f" ({why})" if why else ""
     run = str(summary["run_id"])
     found = [
         ("run", f"{run}: {summary['state']}{reason}, {steps.get('done')} of {steps.get('limit')} steps"),
         ("subject", f"{line(str(summary['subject']))}: {summary['metric']} ({summary['direction']})"),
-        ("root", f"{root.get('id')} {number(root.get('metric'))} on visible"),
-        ("best", f"{best.get('id')} {number(best.get('metric'))} on visible  {gain}".rstrip()),
+        ("root", _visible(root)),
+        ("best", f"{_visible(best)}  {gain}".rstrip()),
         (
             "verdicts",
             ", ".join(f"{count} {name}" for name, count in part(summary, "counts").items() if count) or "none",
@@ -61,8 +63,12 @@ def rows(summary: Mapping[str, Json]) -> list[tuple[str, str]]:
         ("cost", cost_claim(summary)),
         ("box", isolation_claim(summary)),
         ("ledger", f"head {summary.get('ledger_head')}"),
-        ("report", str(summary.get("report") or "none yet: strop report " + run)),
+        ("report", str(summary["report"]) if Path(str(summary["report"])).is_file() else f"strop report {run}"),
         ("diff", f"strop diff {run}"),
     ]
     advice = NEXT.get(str(summary["state"]))
     return [*found, ("next", advice.format(run=run))] if advice else found
+
+
+def _visible(side: Mapping[str, Json]) -> str:
+    return f"{side['id']} {number(side.get('metric'))} on visible" if side else "not measured yet"

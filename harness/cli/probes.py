@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
@@ -18,10 +19,14 @@ import anyio.to_thread
 from harness.errors import MissingEnvironmentError, StropError
 from harness.untrusted import line
 
+if TYPE_CHECKING:
+    from harness.box.choose import BoxName
+
 FREE_MB_NEEDED = 1024
 PROBE_TIMEOUT_S = 60.0
-GIT_TIMEOUT_S = 20.0
+PYTHON_TIMEOUT_S = 20.0
 BOX_TIMEOUT_S = 120.0
+OTHER_BOX = "try another box with --box, or report what was found"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,7 @@ class Check:
     needed: bool = True
 
 
-async def examine(box: str, folder: Path | None = None) -> list[Check]:
+async def examine(box: BoxName, folder: Path | None = None) -> list[Check]:
     """Run every probe; none of them raises. `folder` is where runs would be kept (default: here)."""
     where = folder or Path.cwd()
     local: list[tuple[str, Callable[[], str], str]] = [
@@ -45,7 +50,7 @@ async def examine(box: str, folder: Path | None = None) -> list[Check]:
         ("disk", lambda: probe_disk(where), f"free {FREE_MB_NEEDED} MB on this disk, or use --runs on another"),
     ]
     found = [await _checked(name, probe, mend) for name, probe, mend in local]
-    return [*found, await probe_box(box)]
+    return [*found, *await probe_box(box)]
 
 
 async def _checked(name: str, probe: Callable[[], str], mend: str) -> Check:
@@ -64,7 +69,7 @@ def probe_python() -> str:
     done = subprocess.run(
         [sys.executable, "-I", "-c", "import sys, sqlite3, tomllib, zlib; print(sys.version.split()[0])"],
         capture_output=True,
-        timeout=GIT_TIMEOUT_S,
+        timeout=PYTHON_TIMEOUT_S,
         check=True,
         text=True,
     )
@@ -72,37 +77,26 @@ def probe_python() -> str:
 
 
 def probe_git() -> str:
-    """Git makes a bare repository, a commit in it and a ref to that commit."""
-    program = shutil.which("git")
-    if program is None:
-        raise MissingEnvironmentError("git", reason="not found on PATH", mend="install it")
-    with tempfile.TemporaryDirectory(prefix="strop-doctor-") as temporary:
-        env = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": temporary, "LC_ALL": "C"}
-        for role in ("AUTHOR", "COMMITTER"):
-            env |= {f"GIT_{role}_NAME": "strop", f"GIT_{role}_EMAIL": "strop@localhost"}
+    """Git makes a bare repository, a commit in it and a ref to that commit, and gives the content back."""
+    from harness.repo.git import GitError, run_git
 
-        def git(*words: str, stdin: str = "") -> str:
-            done = subprocess.run(  # noqa: S603 - fixed words, an absolute program
-                [program, *words],
-                cwd=temporary,
-                env=env,
-                input=stdin,
-                capture_output=True,
-                timeout=GIT_TIMEOUT_S,
-                check=False,
-                text=True,
-            )
-            if done.returncode:
-                raise OSError(f"git {words[0]}: {done.stderr.strip() or done.returncode}")
-            return done.stdout.strip()
+    content = b"probe\n"
+    try:
+        with tempfile.TemporaryDirectory(prefix="strop-doctor-") as temporary:
+            place = Path(temporary)
+            run_git(["init", "--bare", "--quiet", "--template=", "."], cwd=place)
 
-        git("init", "--bare", "--quiet", ".")
-        tree = git("mktree", stdin=f"100644 blob {git('hash-object', '-w', '--stdin', stdin='probe')}\tprobe\n")
-        commit = git("commit-tree", tree, "-m", "probe")
-        git("update-ref", "refs/heads/probe", commit)
-        if git("rev-parse", "refs/heads/probe^{tree}") != tree:
-            raise OSError("git gave back another tree than was committed")
-    return f"a commit in a bare repository, with {program}"
+            def git(*words: str, stdin: bytes = b"") -> str:
+                return run_git(words, git_dir=place, stdin=stdin).decode("utf-8", "replace").strip()
+
+            blob = git("hash-object", "-w", "--stdin", stdin=content)
+            tree = git("mktree", stdin=f"100644 blob {blob}\tprobe\n".encode())
+            git("update-ref", "refs/heads/probe", git("commit-tree", tree, "-m", "probe"))
+            if run_git(["cat-file", "blob", "refs/heads/probe:probe"], git_dir=place) != content:
+                raise OSError("git gave back something else than was committed")
+    except GitError as error:
+        raise OSError(str(error)) from error
+    return f"a commit in a bare repository, with {shutil.which('git')}"
 
 
 def probe_sqlite(folder: Path) -> str:
@@ -132,19 +126,23 @@ def probe_disk(folder: Path) -> str:
     return f"{free:,} MB free"
 
 
-async def probe_box(name: str) -> Check:
-    """The box opens, keeps what it must keep and cuts what it must cut: the back end's own self-check, run here."""
+async def probe_box(name: BoxName) -> list[Check]:
+    """The box opens, and every promise it makes is tried from inside one."""
     from harness.box.choose import choose
     from harness.box.selfcheck import selfcheck
 
     try:
         with anyio.fail_after(BOX_TIMEOUT_S):
             boxes = choose(name)
-            await boxes.prepare()
-            await selfcheck(boxes)
+            tried = await selfcheck(boxes)
     except TimeoutError:
-        return Check("box", False, f"no answer in {BOX_TIMEOUT_S:g} s", "try another with --box")
+        return [Check("box", False, f"no answer in {BOX_TIMEOUT_S:g} s", OTHER_BOX)]
     except StropError as error:
-        return Check("box", False, line(error.message, 300), error.mend or "try another with --box")
-    isolation = "" if boxes.isolated else ": NO ISOLATION, candidates would run as you"
-    return Check("box", True, f"{boxes.name}{isolation}")
+        return [Check("box", False, line(error.message, 300), error.mend or OTHER_BOX)]
+    found = [Check("box", True, boxes.name if boxes.isolated else f"{boxes.name}: no isolation, candidates run as you")]
+    for probe in tried:
+        if probe.held is None:
+            found.append(Check(f"box {probe.name}", True, f"not promised here: {probe.detail}", needed=False))
+        else:
+            found.append(Check(f"box {probe.name}", probe.held, probe.detail, "" if probe.held else OTHER_BOX))
+    return found

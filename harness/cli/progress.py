@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Protocol, Self
 from harness.cli.output import VERDICT_STYLE
 from harness.clock import Clock, SystemClock
 from harness.events import Event, RootMeasured, RunFinished, RunStarted, RunStopped, TicketDecided, TicketStarted
-from harness.report.numbers import change, duration, metric
+from harness.report.numbers import as_float, change, duration, metric, part
 from harness.untrusted import line
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.text import Text
 
-    from harness.records import Usage
+    from harness.records import Json, Usage
 
 SHOWN_DECISIONS = 8
 
@@ -61,6 +61,15 @@ class Progress:
             case _:
                 pass
 
+    def prime(self, summary: Mapping[str, Json]) -> None:
+        """Take over what earlier sessions of a resumed run came to."""
+        root, incumbent, holdout = part(summary, "root"), part(summary, "incumbent"), part(summary, "holdout")
+        self.root = as_float(root.get("metric"))
+        self.incumbent = str(incumbent.get("id") or self.incumbent)
+        self.incumbent_score = as_float(incumbent.get("metric"))
+        self.counts = {name: int(as_float(count) or 0) for name, count in part(summary, "counts").items()}
+        self.surprises = int(as_float(holdout.get("surprises")) or 0)
+
     def _decided(self, event: TicketDecided) -> None:
         self.in_flight.discard(event.decision.ticket)
         self.incumbent, self.incumbent_score = event.incumbent, event.incumbent_score
@@ -91,6 +100,8 @@ class Progress:
 
 class Display(Protocol):
     """Something that shows a run. Entered once, fed every event, told notices."""
+
+    progress: Progress
 
     def __enter__(self) -> Self: ...
 
@@ -209,10 +220,16 @@ def _decision_line(progress: Progress, event: TicketDecided) -> str:
             f"{metric(event.score):<10}",
             best.rstrip(),
             f"eta {duration(eta)}" if eta is not None else "",
-            line(event.note or event.decision.reason, 80),
+            said(event, 80),
         )
         if part
     )
+
+
+def said(event: TicketDecided, width: int) -> str:
+    """What the proposer said of it, or else the reason, on one line of at most `width` characters."""
+    text = line(event.note or event.decision.reason, 400)
+    return text if len(text) <= width else text[: width - 3] + "..."
 
 
 def decision_text(event: TicketDecided) -> Text:
@@ -223,7 +240,7 @@ def decision_text(event: TicketDecided) -> Text:
     text.append(f"{event.decision.variant or 't' + str(event.decision.ticket):>5} ")
     text.append(f"{event.decision.verdict:<11} ", style=VERDICT_STYLE.get(event.decision.verdict, ""))
     text.append(f"{metric(event.score):<10} ")
-    text.append(line(event.note or event.decision.reason, 120), style="dim")
+    text.append(said(event, 120), style="dim")
     return text
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,6 +14,7 @@ from harness.errors import InputError
 
 if TYPE_CHECKING:
     from harness.cli.progress import Display
+    from harness.records import Json
     from harness.research.run import Run
 
 JsonEvents = Annotated[bool, typer.Option("--json-events", help="One JSON object an event, for another program.")]
@@ -21,7 +22,7 @@ JsonEvents = Annotated[bool, typer.Option("--json-events", help="One JSON object
 
 def run(
     subject: Annotated[Path, typer.Argument(help="The folder with a strop.toml.", show_default=False)],
-    seed: Annotated[int | None, typer.Option(help="Same seed and workers, same run.", show_default="drawn")] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed and workers, same run.", show_default="0")] = None,
     workers: Annotated[int | None, typer.Option(help="Tickets in flight at once.", show_default="policy")] = None,
     policy: Annotated[
         str | None, typer.Option(help="A shipped policy's name, or a TOML file.", show_default="the subject's")
@@ -33,8 +34,8 @@ def run(
     rollouts: Annotated[int | None, typer.Option(help="Most runs of the eval.", show_default="policy")] = None,
     wall: Annotated[str | None, typer.Option(help="Most time, as 90, 90s, 30m or 8h.", show_default="policy")] = None,
     box: Annotated[
-        str | None,
-        typer.Option(help="auto, docker, embedded, or process (no isolation).", show_default="policy"),
+        Literal["auto", "docker", "embedded", "process"] | None,
+        typer.Option(help="Where candidates run; process is no isolation.", show_default="policy"),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -65,7 +66,8 @@ def run(
 
         return open_run(folder, seed=seed, workers=workers, policy=chosen, overrides=overrides, runs=runs)
 
-    _drive(opening, plain=plain, json_events=json_events, as_json=as_json, quiet=quiet)
+    display = _display(plain=plain, json_events=json_events, as_json=as_json, quiet=quiet)
+    _drive(opening, display, as_json=as_json, silent=json_events)
 
 
 def resume(
@@ -83,36 +85,41 @@ def resume(
     Example: strop resume last
     """
     folder = locate(name, runs)
+    summary = _standing(folder)
 
     def opening() -> AbstractAsyncContextManager[Run]:
         from harness.research.run import resume_run
 
         return resume_run(folder)
 
-    _drive(opening, plain=plain, json_events=json_events, as_json=as_json, quiet=quiet)
+    display = _display(plain=plain, json_events=json_events, as_json=as_json, quiet=quiet)
+    display.progress.prime(summary)
+    _drive(opening, display, as_json=as_json, silent=json_events)
+
+
+def _standing(folder: Path) -> Mapping[str, Json]:
+    import anyio
+
+    from harness.research.summary import summarize
+
+    return anyio.run(summarize, folder)
 
 
 def _drive(
-    opening: Callable[[], AbstractAsyncContextManager[Run]],
-    *,
-    plain: bool,
-    json_events: bool,
-    as_json: bool,
-    quiet: bool,
+    opening: Callable[[], AbstractAsyncContextManager[Run]], display: Display, *, as_json: bool, silent: bool
 ) -> None:
     import anyio
 
     from harness.cli.drive import ABORTED, Driver
     from harness.cli.ending import ending
 
-    display = _display(plain=plain, json_events=json_events, as_json=as_json, quiet=quiet)
     driver = Driver(display)
     with display:
         anyio.run(driver.drive, opening)
     if driver.aborted:
         typer.echo(f"strop: {ABORTED}", err=True)
     if driver.folder:
-        anyio.run(ending, Path(driver.folder), as_json, json_events)
+        anyio.run(ending, Path(driver.folder), as_json, silent)
     if driver.exit_code:
         raise typer.Exit(driver.exit_code)
 

@@ -64,11 +64,12 @@ def render(view: RunView) -> str:
 
 
 def diff_lines(patch: str) -> list[tuple[str, str]]:
-    """(class, line) of every line of a unified diff, for its colours."""
-    kinds = {"+++ ": "head", "--- ": "head", "@@": "hunk", "diff ": "head", "index ": "meta", "+": "add", "-": "del"}
+    """(class, line) of every line of a unified diff, for its colours; object ids are left out."""
+    kinds = {"+++ ": "head", "--- ": "head", "@@": "hunk", "diff ": "head", "+": "add", "-": "del"}
     return [
         (next((kind for start, kind in kinds.items() if text.startswith(start)), ""), text)
         for text in patch.rstrip("\n").split("\n")
+        if not text.startswith("index ")
     ]
 
 

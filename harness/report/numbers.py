@@ -15,10 +15,10 @@ def metric(value: float | None, missing: str = "-") -> str:
 
 
 def change(new: float | None, old: float | None) -> str:
-    """How far `new` is from `old`, as a signed percentage of it; nothing when it cannot be said."""
+    """How far `new` is from `old`, as a signed percentage of it; nothing when it is nought or cannot be said."""
     if new is None or old is None or old == 0:
         return ""
-    return f"{100 * (new - old) / abs(old):+.1f} %"
+    return "" if new == old else f"{100 * (new - old) / abs(old):+.1f} %"
 
 
 def duration(seconds: float) -> str:

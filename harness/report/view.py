@@ -66,11 +66,15 @@ class RolloutView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run as it stands. `summary` is what `strop status --json` prints, `run` the ledger's `run` entry."""
+    """A run as it stands.
+
+    `summary` is what `strop status --json` prints, `run` the ledger's `run` entry, `meta` the notes beside the ledger.
+    """
 
     folder: Path
     summary: Mapping[str, Json]
     run: Mapping[str, Json]
+    meta: Mapping[str, Json]
     root: Variant
     best: Variant
     variants: tuple[Variant, ...]
@@ -122,6 +126,7 @@ async def load(folder: Path, *, patches: bool = True) -> RunView:
     try:
         rows = await archive.ledger()
         rollouts = await archive.rollouts()
+        meta = await archive.meta()
     finally:
         await archive.aclose()
     standing = fold(rows)
@@ -139,6 +144,7 @@ async def load(folder: Path, *, patches: bool = True) -> RunView:
         folder=folder,
         summary=summary,
         run=next(row.body for row in rows if row.kind == "run" and row.body is not None),
+        meta=meta,
         root=root,
         best=standing.incumbent,
         variants=tuple(_encoded(variant) for variant in standing.variants.values()),

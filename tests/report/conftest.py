@@ -114,6 +114,7 @@ def make_view(tickets: int = 40, *, isolation: str = "embedded") -> RunView:
         folder=Path("/runs/digits-20260101-000000"),
         summary=summary,
         run={"policy": {"name": "guarded"}},
+        meta={},
         root=root,
         best=best,
         variants=tuple(variants),

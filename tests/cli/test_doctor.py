@@ -1,0 +1,97 @@
+import json
+
+import pytest
+
+from harness.box.selfcheck import Probe
+from harness.cli import probes
+from harness.cli.probes import Check
+from harness.errors import BoxUnavailableError
+
+
+class FakeBoxes:
+    name = "embedded"
+    isolated = True
+
+
+@pytest.fixture
+def box(monkeypatch):
+    """Stands in for the box's self-check: what it found, or how it failed."""
+
+    def found(*tried):
+        async def selfcheck(boxes):
+            if isinstance(tried[0], Exception):
+                raise tried[0]
+            return list(tried)
+
+        monkeypatch.setattr("harness.box.selfcheck.selfcheck", selfcheck)
+        monkeypatch.setattr("harness.box.choose.choose", lambda name: FakeBoxes())
+
+    found(Probe("network", True, "no way out"), Probe("cpu", None, "not tried"))
+    return found
+
+
+def test_a_machine_that_can_is_0(strop, box):
+    said = strop("doctor")
+    assert said.code == 0, said.out
+    for name in ("python", "git", "sqlite", "disk", "box network"):
+        assert name in said.out
+    assert "failed" not in said.out
+
+
+def test_json(strop, box):
+    found = json.loads(strop("doctor", "--json").out)
+    assert found["ok"] is True
+    checks = {check["name"]: check for check in found["checks"]}
+    assert set(checks["git"]) == {"name", "ok", "detail", "mend", "needed"}
+    assert checks["box cpu"]["needed"] is False
+
+
+def test_a_promise_that_does_not_hold_is_3(strop, box):
+    box(Probe("network", False, "reached the host"))
+    said = strop("doctor")
+    assert said.code == 3
+    assert "reached the host" in said.out
+
+
+def test_a_box_that_does_not_open_says_how_to_mend(strop, box):
+    box(BoxUnavailableError("embedded boxes", reason="no user namespaces", mend="enable them"))
+    said = strop("doctor", "--json")
+    assert said.code == 3
+    failed = [check for check in json.loads(said.out)["checks"] if not check["ok"]]
+    assert [(check["name"], check["mend"]) for check in failed] == [("box", "enable them")]
+
+
+def test_no_git_is_3(strop, box, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said = strop("doctor", "--json")
+    assert said.code == 3
+    failed = [check for check in json.loads(said.out)["checks"] if not check["ok"]]
+    assert [check["name"] for check in failed] == ["git"]
+    assert "apt-get install git" in failed[0]["mend"]
+
+
+def test_a_git_that_only_says_its_version_is_not_enough(strop, box, monkeypatch, tmp_path):
+    program = tmp_path / "git"
+    program.write_text("#!/bin/sh\necho git version 2.99\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert strop("doctor").code == 3
+
+
+async def test_too_little_disk_fails(box, monkeypatch, tmp_path):
+    monkeypatch.setattr(probes, "FREE_MB_NEEDED", 10**12)
+    checks = {check.name: check for check in await probes.examine("auto", tmp_path)}
+    assert not checks["disk"].ok
+    assert "MB free" in checks["disk"].detail
+
+
+async def test_a_folder_that_is_gone_fails_without_raising(box, tmp_path):
+    checks = {check.name: check for check in await probes.examine("auto", tmp_path / "none")}
+    assert not checks["sqlite"].ok
+    assert not checks["disk"].ok
+    assert checks["git"] == Check("git", True, checks["git"].detail)
+
+
+def test_the_probes_leave_nothing_behind(strop, box, tmp_path):
+    strop("doctor")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,117 @@
+"""The main job through the command line, on a subject that takes milliseconds, without isolation to be quick."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TRAIN = """\
+RATE = 0.5
+STEPS = 40
+loss = abs(RATE - 0.2) + 1 / STEPS
+print(f"loss: {loss:.6f}")
+"""
+SLOW = "import time\ntime.sleep(0.2)\n"
+SUBJECT = """\
+[subject]
+name = "toy"
+editable = ["train.py"]
+[eval]
+mode = "inline"
+run = ["python", "train.py"]
+metric = "loss"
+direction = "min"
+result = "stdout"
+[splits]
+allow_missing = true
+"""
+
+
+@pytest.fixture
+def subject(tmp_path: Path) -> Path:
+    folder = tmp_path / "my subject é"
+    folder.mkdir()
+    (folder / "train.py").write_text(TRAIN)
+    (folder / "strop.toml").write_text(SUBJECT)
+    return folder
+
+
+def words(subject, *more):
+    return ["run", subject, "--box", "process", "--seed", "3", "--workers", "2", *more]
+
+
+def test_a_run_from_start_to_page(strop, subject):
+    said = strop(*words(subject, "--steps", "6"))
+    assert said.code == 0, said.err
+    assert "box process (no isolation)" in said.out
+    assert "[6/6]" in said.out
+    for label in ("root", "best", "verdicts", "holdout", "vault", "cost", "report", "diff", "next"):
+        assert f"\n{label}" in said.out
+    summary = json.loads(strop("status", "--json").out)
+    assert summary["state"] == "finished"
+    assert summary["steps"] == {"done": 6, "limit": 6}
+    assert "candidate code ran as the user" in Path(summary["report"]).read_text()
+    assert strop("verify").code == 0
+    assert strop("log", "--tsv").out.startswith("commit\tloss\t")
+    assert strop("resume").code == 2
+
+
+def test_the_same_seed_is_the_same_run(strop, subject):
+    heads = []
+    for _ in range(2):
+        said = strop(*words(subject, "--steps", "4", "--json"))
+        heads.append(json.loads(said.out)["ledger_head"])
+    assert heads[0] == heads[1]
+
+
+def test_json_events_are_nothing_but_json(strop, subject):
+    said = strop(*words(subject, "--steps", "2", "--json-events"))
+    events = [json.loads(line) for line in said.out.splitlines()]
+    assert events[0]["event"] == "RunStarted"
+    assert events[-1]["event"] == "RunFinished"
+    assert events[-1]["summary"]["state"] == "finished"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--set", "budget.stepz=3"],
+        ["--set", "nonsense"],
+        ["--wall", "soon"],
+        ["--policy", "nothing"],
+        ["--agent", "nobody"],
+        ["--steps", "0"],
+        ["--json", "--json-events"],
+    ],
+)
+def test_bad_input_is_2_and_leaves_nothing(strop, subject, tmp_path, more):
+    said = strop(*words(subject, *more))
+    assert said.code == 2, said.err
+    assert "Traceback" not in said.err
+    assert not (tmp_path / ".strop").exists()
+
+
+def test_ctrl_c_drains_and_resume_goes_on(strop, subject, tmp_path):
+    (subject / "train.py").write_text(SLOW + TRAIN)
+    argv = [sys.executable, "-P", "-c", "from harness.cli import main; main()"]
+    argv += [str(word) for word in words(subject, "--steps", "12", "--plain")]
+    with subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("[ 1/12]"):
+                os.kill(process.pid, signal.SIGINT)
+                break
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "stopping when the tickets in flight are done" in out
+    assert "\nnext      strop resume" in out
+    done = json.loads(strop("status", "--json").out)["steps"]["done"]
+    assert 1 <= done <= 6
+    said = strop("resume", "--quiet", "--json")
+    assert said.code == 0, said.err
+    assert json.loads(said.out)["steps"] == {"done": 12, "limit": 12}
+    assert strop("verify").code == 0
