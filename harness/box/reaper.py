@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
+import secrets
 import signal
 import sys
 import tempfile
@@ -20,6 +20,7 @@ from harness.box.bubblewrap import LABEL
 
 FOLDER_PREFIX = "strop-box-"
 ARGUMENT_PREFIX = "strop-box:"
+LIFTED = ".lifted-"
 
 
 def reap(owners: Sequence[str]) -> int:
@@ -67,26 +68,22 @@ def folders(owners: Sequence[str]) -> list[Path]:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder that hostile code filled: links are not followed, modes and depth do not stop it."""
+    """Remove a folder that hostile code filled: links are not followed, modes and depth do not stop it.
+
+    Every folder is lifted to the top before it is emptied, so depth costs nothing and no path grows long.
+    """
     if folder.is_symlink() or not folder.is_dir():
         folder.unlink(missing_ok=True)
         return
-    with contextlib.suppress(RecursionError, OSError):
-        shutil.rmtree(folder)
-        return
-    _flatten(folder)
-
-
-def _flatten(folder: Path) -> None:
-    """Lift every folder to the top before emptying it, so that depth costs nothing and no path grows long."""
     serial = 0
-    while folders_left := [entry for entry in os.scandir(folder) if _unlinked(entry)]:
-        for entry in folders_left:
+    folder.chmod(0o700)
+    while nested := [entry for entry in os.scandir(folder) if _unlinked(entry)]:
+        for entry in nested:
             Path(entry.path).chmod(0o700)
             for inner in [inner for inner in os.scandir(entry.path) if _unlinked(inner)]:
                 serial += 1
                 Path(inner.path).chmod(0o700)
-                Path(inner.path).rename(folder / f".strop-{os.getpid()}-{serial}")
+                Path(inner.path).rename(folder / f"{LIFTED}{secrets.token_hex(8)}-{serial}")
             Path(entry.path).rmdir()
     folder.rmdir()
 

@@ -22,6 +22,7 @@ def put(wire, channel, payload):
     writer.attempt(writer.close)
     if read_only == b"1":
         writer.attempt(writer.freeze)
+    writer.abandon()
     if writer.failure is None:
         wire.send(OK, channel)
     else:
@@ -73,6 +74,12 @@ class _Writer:
                 os.fchmod(file, self._mode & 0o777)
             finally:
                 os.close(file)
+
+    def abandon(self):
+        """Let go of a file that could not be finished."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
     def freeze(self):
         """Take the write bits off what was put, and off the folders it lies in."""
@@ -164,7 +171,9 @@ class _Reader:
                     info = os.lstat(whole)
                     if not self._tell(whole, path, info):
                         return False
-                    if stat.S_ISDIR(info.st_mode) and len(whole) < MAX_PATH - 256:
+                    if stat.S_ISDIR(info.st_mode):
+                        if len(whole) > MAX_PATH - 257:  # a name below it would be too long to tell
+                            return False
                         queue.append(path)
         return True
 

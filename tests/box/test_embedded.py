@@ -1,0 +1,177 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+from harness.box import bubblewrap
+from harness.box.base import BoxSpec, Command, Mount
+from harness.box.embedded import EmbeddedBoxes
+from harness.box.reaper import labelled
+from harness.box.selfcheck import selfcheck
+from harness.errors import BoxUnavailableError, LimitError
+from harness.limits import Limits
+from harness.testing.box_contract import BoxContract, python
+from harness.tree import Entry
+
+
+class TestEmbeddedBoxes(BoxContract):
+    def boxes(self):
+        return EmbeddedBoxes()
+
+
+async def test_every_promise_is_held():
+    probes = await selfcheck(EmbeddedBoxes())
+    assert len(probes) >= 30
+    assert {probe.name: probe.detail for probe in probes if probe.held is not True and probe.name != "cpu"} == {}
+
+
+async def test_the_python_is_the_users_own_with_its_packages():
+    async with EmbeddedBoxes().open(BoxSpec(owner="python")) as box:
+        done = await python(box, "import sys, numpy; print(sys.executable, sys.prefix, numpy.__version__, sep='\\n')")
+    import numpy
+
+    assert done.stdout.decode().splitlines() == [sys.executable, sys.prefix, numpy.__version__]
+
+
+@pytest.mark.parametrize("program", bubblewrap.candidates(), ids=str)
+async def test_every_bubblewrap_here_works(program):
+    await EmbeddedBoxes(program=program).prepare()
+
+
+async def test_a_bubblewrap_that_does_not_work_is_said_with_a_mend(tmp_path):
+    broken = tmp_path / "bwrap"
+    broken.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        if folder.owner() == Path.home().owner():
+            folder.chmod(folder.stat().st_mode | 0o755) if folder.stat().st_uid == os.geteuid() else None
+    with pytest.raises(BoxUnavailableError) as caught:
+        await EmbeddedBoxes(program=broken).prepare()
+    assert caught.value.mend
+
+
+async def test_disk_full_in_put_is_a_limit():
+    async with EmbeddedBoxes().open(BoxSpec(owner="disk", limits=Limits(disk_mb=1))) as box:
+        with pytest.raises(LimitError, match="disk"):
+            await box.put([Entry(b"f", "file", data=bytes(2 << 20))], "/work")
+        await box.reset()
+        await box.put([Entry(b"f", "file", data=bytes(1 << 19))], "/work")
+
+
+async def test_a_mount_is_read_only(tmp_path):
+    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        folder.chmod(0o755)
+    (tmp_path / "f").write_text("mounted")
+    async with EmbeddedBoxes().open(BoxSpec(owner="mount", mounts=(Mount(tmp_path, "/data/big"),))) as box:
+        done = await python(box, "print(open('/data/big/f').read()); open('/data/big/g', 'w')")
+        assert (done.exit_code, done.stdout) == (1, b"mounted\n")
+        await box.reset()
+        assert await box.get("/data", max_bytes=100) == []
+        assert (await python(box, "print(open('/data/big/f').read())")).stdout == b"mounted\n"
+
+
+async def test_reset_finds_what_hides_beside_a_mount(tmp_path):
+    tmp_path.chmod(0o755)
+    async with EmbeddedBoxes().open(BoxSpec(owner="mount", mounts=(Mount(tmp_path, "/data/deep/big"),))) as box:
+        await python(box, "open('/data/deep/hidden', 'w')")
+        await box.reset()
+        done = await python(box, "import os; print(os.listdir('/data/deep'))")
+        assert done.stdout == b"['big']\n"
+
+
+async def test_a_deep_tree_is_wiped():
+    source = "import os\nfor _ in range(5000): os.mkdir('d'); os.chdir('d')\n"
+    async with EmbeddedBoxes().open(BoxSpec(owner="deep")) as box:
+        assert (await python(box, source)).exit_code == 0
+        with pytest.raises(LimitError, match="output"):
+            await box.get("/work", max_bytes=100)
+        await box.reset()
+        assert await box.get("/work", max_bytes=100) == []
+
+
+HOST = """
+import anyio, sys
+from harness.box.base import BoxSpec, Command
+from harness.box.embedded import EmbeddedBoxes
+DAEMON = '''
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(600)
+    os._exit(0)
+time.sleep(600)
+'''
+async def main():
+    async with EmbeddedBoxes().open(BoxSpec(owner=sys.argv[1])) as box:
+        print('open', flush=True)
+        await box.exec(Command(('python', '-c', DAEMON), 600))
+anyio.run(main)
+"""
+
+
+def _in_box(owner: str) -> set[int]:
+    """Pids of the box's monitor and of everything below it."""
+    found = set(labelled([owner]))
+    queue = list(found)
+    while queue:
+        try:
+            children = Path(f"/proc/{(pid := queue.pop())}/task/{pid}/children").read_text().split()
+        except OSError:
+            continue
+        found |= {int(child) for child in children}
+        queue += [int(child) for child in children]
+    return found
+
+
+def test_kill_9_of_the_host_leaves_no_process():
+    owner = f"killed-{os.getpid()}"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    host = subprocess.Popen([sys.executable, "-c", HOST, owner], stdout=subprocess.PIPE, env=environment)
+    assert host.stdout is not None
+    with host, host.stdout:
+        assert host.stdout.readline() == b"open\n"
+        deadline = time.monotonic() + 20
+        while len(pids := _in_box(owner)) < 4:  # monitor, worker, command, its daemon
+            assert time.monotonic() < deadline, pids
+            time.sleep(0.01)
+        host.send_signal(signal.SIGKILL)
+        host.wait()
+        deadline = time.monotonic() + 5
+        while any(Path(f"/proc/{pid}").exists() and _running(pid) for pid in pids):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def _running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in {"Z", "X"}
+    except OSError:
+        return False
+
+
+async def test_leaving_the_context_leaves_no_process():
+    async with EmbeddedBoxes().open(BoxSpec(owner="left")) as box:
+        assert len(_in_box("left")) == 2
+        with anyio.move_on_after(0.2):
+            await box.exec(Command(("python", "-c", "import os, time; os.fork() or os.setsid(); time.sleep(60)"), 50))
+        assert _in_box("left") == set()
+
+
+async def test_reap_kills_what_is_labelled():
+    async with EmbeddedBoxes().open(BoxSpec(owner="orphan")):
+        assert await EmbeddedBoxes().reap(["orphan-2", "orph"]) == 0
+        assert await EmbeddedBoxes().reap(["orphan"]) >= 1
+    assert _in_box("orphan") == set()
+
+
+async def test_an_owner_is_a_plain_name():
+    for owner in ("", "a/b", "a b", "x" * 80, "-a", "a\n"):
+        with pytest.raises(ValueError, match="owner"):
+            async with EmbeddedBoxes().open(BoxSpec(owner=owner)):
+                pass

@@ -1,0 +1,64 @@
+import struct
+
+import pytest
+
+from harness.box.seccomp import program
+from harness.box.syscalls import ABSENT, REFUSED
+from harness.errors import BoxUnavailableError
+
+ALLOW, KILL, EPERM, ENOSYS, EAFNOSUPPORT = 0x7FFF0000, 0x80000000, 0x50001, 0x50026, 0x50061
+ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+
+
+def run(code, number, arch, *arguments):
+    """The kernel's answer: an interpreter of the classic BPF that the filter uses."""
+    data = struct.pack("<IIQ6Q", number, arch, 0, *(list(arguments) + [0] * 6)[:6])
+    steps = [struct.unpack_from("=HBBI", code, at) for at in range(0, len(code), 8)]
+    held, at = 0, 0
+    while True:
+        op, yes, no, value = steps[at]
+        at += 1
+        if op == 0x20:
+            (held,) = struct.unpack_from("<I", data, value)
+        elif op == 0x06:
+            return value
+        else:
+            true = {0x15: held == value, 0x35: held >= value, 0x45: bool(held & value)}[op]
+            at += yes if true else no
+
+
+@pytest.mark.parametrize(("machine", "column"), [("x86_64", 0), ("aarch64", 1)])
+def test_every_listed_call_is_refused_and_the_rest_allowed(machine, column):
+    code, arch = program(machine), ARCH[machine]
+    refused = {pair[column]: name for name, pair in REFUSED.items() if pair[column] is not None}
+    absent = {pair[column]: name for name, pair in ABSENT.items() if pair[column] is not None}
+    assert len(refused) + len(absent) > 60
+    for number in range(500):
+        expected = EPERM if number in refused else ENOSYS if number in absent else ALLOW
+        socket = (41, 198)[column]
+        assert run(code, number, arch, 0 if number != socket else 1) == expected, number
+
+
+@pytest.mark.parametrize(("machine", "column"), [("x86_64", 0), ("aarch64", 1)])
+def test_arguments_decide(machine, column):
+    code, arch = program(machine), ARCH[machine]
+    clone, prlimit, socket, ioctl = ((56, 302, 41, 16), (220, 261, 198, 29))[column]
+    assert run(code, clone, arch, 0x10000000 | 17) == EPERM
+    assert run(code, clone, arch, 0x003D0F00) == ALLOW  # a thread
+    assert run(code, prlimit, arch, 1) == EPERM
+    assert run(code, prlimit, arch, 0) == ALLOW
+    assert [run(code, socket, arch, family) for family in (1, 2, 10, 16)] == [ALLOW] * 4
+    assert {run(code, socket, arch, family) for family in (0, 17, 31, 38, 40, 44)} == {EAFNOSUPPORT}
+    assert [run(code, ioctl, arch, 0, what) for what in (0x5412, 0x541C, 0x5401)] == [EPERM, EPERM, ALLOW]
+
+
+def test_other_architectures_are_killed():
+    assert run(program("x86_64"), 0, ARCH["aarch64"]) == KILL
+    assert run(program("x86_64"), 0, 0x40000003) == KILL
+    assert run(program("x86_64"), 0x40000000, ARCH["x86_64"]) == KILL
+    assert run(program("aarch64"), 0, ARCH["x86_64"]) == KILL
+
+
+def test_an_unknown_machine_is_said():
+    with pytest.raises(BoxUnavailableError, match="riscv64"):
+        program("riscv64")
