@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from harness.errors import InputError
 from harness.events import RootMeasured
@@ -23,30 +24,28 @@ async def measure_root(session: Session, tree: str) -> None:
     Raises InputError if the root has no score: there is nothing to improve on.
     """
     keys = [RolloutKey(tree, Split.VISIBLE, repeat, 0, "root") for repeat in range(2)]
-    outcomes = [await _run(session, key) for key in keys]
+    asked = [RolloutKey(tree, Split.HOLDOUT, 0, 0, "root")] if session.has(Split.HOLDOUT) else []
+    *outcomes, last = await _run(session, [*keys, *asked])
+    held = last if asked else None
+    outcomes = outcomes if asked else [*outcomes, last]
     deterministic = outcomes[0].score == outcomes[1].score and outcomes[0].items == outcomes[1].items
     if not deterministic:
         more = [RolloutKey(tree, Split.VISIBLE, repeat, 0, "root") for repeat in range(2, REPEATS_WHEN_NOISY)]
+        outcomes += await _run(session, more)
         keys += more
-        outcomes += [await _run(session, key) for key in more]
     scores = [outcome.score for outcome in outcomes if outcome.score is not None]
     score = scores[0] if deterministic else math.fsum(scores) / len(scores)
     item_ids: dict[str, Json] = {Split.VISIBLE.value: [*sorted(outcomes[0].items)]}
-    holdout: float | None = None
-    if session.has(Split.HOLDOUT):
-        key = RolloutKey(tree, Split.HOLDOUT, 0, 0, "root")
-        outcome = await _run(session, key)
-        keys.append(key)
-        outcomes.append(outcome)
-        holdout = outcome.score
-        item_ids[Split.HOLDOUT.value] = [*sorted(outcome.items)]
+    if held is not None:
+        item_ids[Split.HOLDOUT.value] = [*sorted(held.items)]
+        keys, outcomes = [*keys, *asked], [*outcomes, held]
     failpoint("root-measured")
     body: dict[str, Json] = {
         "rollouts": [cite(k, session.rollouts.seed_of(k), o) for k, o in zip(keys, outcomes, strict=True)],
         "score": score,
         "deterministic": deterministic,
         "noise": noise(scores),
-        "holdout": holdout,
+        "holdout": held.score if held else None,
         "item_ids": item_ids,
     }
     await session.hold.append("root", body)
@@ -54,13 +53,14 @@ async def measure_root(session: Session, tree: str) -> None:
     session.emit(RootMeasured(score, deterministic, session.standing.noise))
 
 
-async def _run(session: Session, key: RolloutKey) -> Outcome:
-    outcome = await session.rollouts.run(key, session.subject.root)
-    if outcome.status is not Status.OK:
-        raise InputError(
-            f"the root itself has no score on {key.split}: {outcome.status}: {outcome.detail}",
-            file=SUBJECT_FILE,
-            key="eval",
-            mend="make the subject run and score as it is, then start again",
-        )
-    return outcome
+async def _run(session: Session, keys: Sequence[RolloutKey]) -> list[Outcome]:
+    outcomes = await session.rollouts.run_all(keys, session.subject.root)
+    for key, outcome in zip(keys, outcomes, strict=True):
+        if outcome.status is not Status.OK:
+            raise InputError(
+                f"the root itself has no score on {key.split}: {outcome.status}: {outcome.detail}",
+                file=SUBJECT_FILE,
+                key="eval",
+                mend="make the subject run and score as it is, then start again",
+            )
+    return outcomes

@@ -25,6 +25,7 @@ from harness.records import Json, Outcome, RolloutKey, Split
 from harness.repo.door import Refusal, admit, scan_folder
 from harness.repo.store import TreeStore
 from harness.research.rollouts import Rollouts
+from harness.research.runs import owner_of
 from harness.research.session import Emit, Hold, Session
 from harness.research.summary import standing_of
 from harness.tree import Tree
@@ -89,7 +90,7 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit) -> Session:
     verify_chain(rows)
     body = run_body(rows)
     subject, policy = await _pinned(body, hold.store)
-    spec = BoxSpec(owner=hold.folder.name, limits=policy.box.limits)
+    spec = BoxSpec(owner=owner_of(hold.folder), limits=policy.box.limits)
     rollouts = Rollouts(
         archive=hold.archive,
         evaluation=_evaluation(subject, boxes, spec),

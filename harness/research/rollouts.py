@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import anyio
@@ -66,6 +66,18 @@ class Rollouts:
         finally:
             del self._running[key]
             done.set()
+
+    async def run_all(self, keys: Sequence[RolloutKey], tree: Tree) -> list[Outcome]:
+        """The outcomes of several rollouts of one tree, run together, in the order of `keys`."""
+        outcomes: dict[RolloutKey, Outcome] = {}
+
+        async def one(key: RolloutKey) -> None:
+            outcomes[key] = await self.run(key, tree)
+
+        async with anyio.create_task_group() as group:
+            for key in keys:
+                group.start_soon(one, key)
+        return [outcomes[key] for key in keys]
 
     async def _attempt(self, split: Split, tree: Tree, seed: int) -> Outcome:
         last = ""

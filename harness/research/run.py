@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import anyio
 import anyio.to_thread
@@ -26,7 +27,7 @@ from harness.repo.store import TreeStore
 from harness.research.baseline import measure_root
 from harness.research.engine import Engine
 from harness.research.opening import STORE, assemble, begin, plan, recorded_policy
-from harness.research.runs import list_runs, new_folder, runs_folder
+from harness.research.runs import list_runs, new_folder, owner_of, runs_folder
 from harness.research.session import Hold, Session
 from harness.research.stop import Stop
 from harness.research.summary import summarize
@@ -127,7 +128,7 @@ async def _live(hold: Hold, *, resumed: bool) -> AsyncGenerator[Run]:
                 finally:
                     group.cancel_scope.cancel()
         except BaseExceptionGroup as errors:
-            raise single(errors) from None
+            raise single(cast("BaseExceptionGroup[BaseException]", errors)) from None
         if failure:
             raise failure[0]
 
@@ -179,7 +180,8 @@ async def _open(hold: Hold, send: MemoryObjectSendStream[Event]) -> Session:
     boxes = choose(recorded_policy(await hold.archive.ledger()).box.backend)
     await boxes.prepare()
     runs = await anyio.to_thread.run_sync(list_runs, hold.folder.parent)
-    await boxes.reap([path.name for path in runs if path != hold.folder and holder(path) is None])
+    dead = [owner_of(path) for path in runs if path != hold.folder and holder(path) is None]
+    await boxes.reap([owner_of(hold.folder), *dead])  # our own name too: an earlier session of this run may have died
     session = await assemble(hold, boxes, send.send_nowait)
     await hold.archive.set_meta("isolation", session.isolation)
     return session
@@ -239,7 +241,12 @@ async def _note(hold: Hold, event: str, reason: str = "") -> None:
 
 def single(error: BaseException) -> BaseException:
     """The one error a group stands for: the first of ours in it, else the first of any kind."""
-    while isinstance(error, BaseExceptionGroup):
-        ours = error.subgroup(StropError)
-        error = (ours or error).exceptions[0]
-    return error
+    leaves = _leaves(error)
+    return next((leaf for leaf in leaves if isinstance(leaf, StropError)), leaves[0])
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return [leaf for inner in group.exceptions for leaf in _leaves(inner)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Sequence
@@ -41,6 +42,11 @@ def new_folder(runs: Path, subject: str, now: str, run_id: str | None = None) ->
     except OSError as error:
         raise StorageError(runs, reason=error.strerror or str(error)) from error
     raise StorageError(runs, reason="a thousand runs were started in this second")
+
+
+def owner_of(folder: Path) -> str:
+    """The label of everything a run leaves on this machine: its name, and its place so that no two runs share it."""
+    return f"{folder.name}-{hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:10]}"
 
 
 def list_runs(runs: Path) -> Sequence[Path]:

@@ -79,7 +79,7 @@ class Standing:
             self.variants[variant.id] = variant
             self.first_ticket.setdefault(variant.tree, ticket)
         self.attempts.append(attempt_of(body, self.variants[body["parent"]].score))
-        self.counts[verdict] += 1
+        self.counts[verdict.value] += 1
         kept = verdict is Verdict.KEPT
         asked = decision["evidence"].get("holdout")
         if kept:

@@ -46,12 +46,10 @@ def _repeats(session: Session) -> int:
 
 async def _measure(session: Session, variant: Variant, cited: list[Json]) -> list[Outcome]:
     tree = await session.store.read(variant.tree)
-    outcomes: list[Outcome] = []
-    for repeat in range(_repeats(session)):
-        key = RolloutKey(variant.tree, Split.VAULT, repeat, 0, "vault")
-        outcome = await session.rollouts.run(key, tree)
+    keys = [RolloutKey(variant.tree, Split.VAULT, repeat, 0, "vault") for repeat in range(_repeats(session))]
+    outcomes = await session.rollouts.run_all(keys, tree)
+    for key, outcome in zip(keys, outcomes, strict=True):
         cited.append(cite(key, session.rollouts.seed_of(key), outcome))
-        outcomes.append(outcome)
     return outcomes
 
 
