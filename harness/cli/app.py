@@ -90,7 +90,7 @@ def main(argv: list[str] | None = None) -> None:
         try:
             sys.stdout.flush()
         except BrokenPipeError:
-            silence()
+            silence(sys.stdout)
         raise SystemExit(leaving.code) from None
     except Exception as error:
         if os.environ.get("STROP_DEBUG") == "1":

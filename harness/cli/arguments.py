@@ -15,7 +15,7 @@ DEFAULT_RUNS = Path(".strop/runs")
 _VARIANT = re.compile(r"[vt]\d+|root|best", re.ASCII)
 
 
-def _complete_run(incomplete: str) -> list[str]:
+def complete_run(incomplete: str) -> list[str]:
     folder = Path(os.environ.get("STROP_RUNS") or DEFAULT_RUNS)
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
     return [name for name in (*names, "last") if name.startswith(incomplete)]
@@ -27,7 +27,7 @@ RunName = Annotated[
         metavar="[RUN]",
         help="A run id, the unique start of one, a run folder, or `last`.",
         show_default="last",
-        autocompletion=_complete_run,
+        autocompletion=complete_run,
     ),
 ]
 RunsFolder = Annotated[Path, typer.Option("--runs", envvar="STROP_RUNS", help="Where runs are kept.", file_okay=False)]

@@ -35,8 +35,8 @@ class Driver:
         self.folder = ""
 
     async def drive(self, opening: Callable[[], AbstractAsyncContextManager[Run]]) -> None:
-        """Open the run, show it to its end, close it. A second signal cancels it."""
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        """Open the run, show it to its end, close it. A second Ctrl-C, SIGTERM or SIGHUP cancels it."""
+        with anyio.open_signal_receiver(*_heeded()) as signals:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch, signals, tasks)
                 async with opening() as run:
@@ -49,7 +49,7 @@ class Driver:
 
     async def _watch(self, signals: AsyncIterator[signal.Signals], tasks: TaskGroup) -> None:
         async for number in signals:
-            if number == signal.SIGTERM or self._interrupted or self._run is None:
+            if number != signal.SIGINT or self._interrupted or self._run is None:
                 self.aborted = self._interrupted = True
                 tasks.cancel_scope.cancel()
                 return
@@ -62,3 +62,9 @@ class Driver:
         """0 when the run came to its own end, 130 when it was interrupted."""
         ended = self.summary is not None and self.summary["state"] == "finished"
         return INTERRUPTED if self._interrupted and not ended else 0
+
+
+def _heeded() -> list[signal.Signals]:
+    # under nohup the terminal may go away and the run must not
+    hang_up = [] if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGINT, signal.SIGTERM, *hang_up]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,9 +49,9 @@ def rows(summary: Mapping[str, Json]) -> list[tuple[str, str]]:
     gain = change(as_float(best.get("metric")), as_float(root.get("metric")))
     why = line(str(summary.get("reason") or "")).removeprefix(f"{summary['state']}: ")
     reason = f" ({why})" if why else ""
-    run = str(summary["run_id"])
+    run = run_name(summary)
     found = [
-        ("run", f"{run}: {summary['state']}{reason}, {steps.get('done')} of {steps.get('limit')} steps"),
+        ("run", f"{summary['run_id']}: {summary['state']}{reason}, {steps.get('done')} of {steps.get('limit')} steps"),
         ("subject", f"{line(str(summary['subject']))}: {summary['metric']} ({summary['direction']})"),
         ("root", _visible(root)),
         ("best", f"{_visible(best)}  {gain}".rstrip()),
@@ -68,6 +69,15 @@ def rows(summary: Mapping[str, Json]) -> list[tuple[str, str]]:
     ]
     advice = NEXT.get(str(summary["state"]))
     return [*found, ("next", advice.format(run=run))] if advice else found
+
+
+def run_name(summary: Mapping[str, Json]) -> str:
+    """What to call the run in the next command: its id where that finds it, else its folder, quoted for a shell."""
+    from harness.research.runs import runs_folder
+
+    folder = Path(str(summary["folder"]))
+    found = runs_folder().resolve() == folder.parent.resolve()
+    return shlex.quote(str(summary["run_id"]) if found else str(folder))
 
 
 def _visible(side: Mapping[str, Json]) -> str:

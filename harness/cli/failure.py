@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -28,7 +28,7 @@ class GuardedGroup(TyperGroup):
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
-            silence()
+            silence(sys.stdout)
             raise typer.Exit(0) from None
         except BaseExceptionGroup as group:
             raise typer.Exit(_explain_group(group)) from group
@@ -55,14 +55,10 @@ def crash(error: Exception) -> None:
     typer.echo("  A run that was under way can be resumed with `strop resume`.", err=True)
 
 
-def silence() -> None:
-    """The reader of our output has gone: write the rest nowhere, so that leaving does not complain either."""
+def silence(stream: TextIO) -> None:
+    """The reader of this stream has gone: what is still said goes nowhere, and leaving does not complain either."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (BrokenPipeError, ValueError):
-            os.dup2(nowhere, stream.fileno())
+    os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 

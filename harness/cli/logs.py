@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.arguments import DEFAULT_RUNS, AsJson, RunName, RunsFolder, locate, split_run
+from harness.cli.arguments import DEFAULT_RUNS, AsJson, RunName, RunsFolder, complete_run, locate, split_run
 from harness.errors import InputError
 
 if TYPE_CHECKING:
     from harness.report.view import RunView, TicketView
-
-Names = Annotated[list[str] | None, typer.Argument(show_default=False)]
 
 
 def log(
@@ -47,7 +45,10 @@ def show(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUN] VARIANT", help="The run (default: the last), then v7, t7, root or best.", show_default=False
+            metavar="[RUN] VARIANT",
+            help="The run (default: the last), then v7, t7, root or best.",
+            show_default=False,
+            autocompletion=complete_run,
         ),
     ] = None,
     runs: RunsFolder = DEFAULT_RUNS,
@@ -75,7 +76,10 @@ def diff(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUN] [A] [B]", help="The run, then two variants (default: root and best).", show_default=False
+            metavar="[RUN] [A] [B]",
+            help="The run, then two variants (default: root and best).",
+            show_default=False,
+            autocompletion=complete_run,
         ),
     ] = None,
     runs: RunsFolder = DEFAULT_RUNS,

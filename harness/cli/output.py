@@ -17,7 +17,11 @@ def console(*, stderr: bool = False) -> Console:
     """A rich console that never reads markup or emoji out of what it is given."""
     from rich.console import Console
 
-    out = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    class Open(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    out = Open(stderr=stderr, markup=False, emoji=False, highlight=False)
     if not out.is_terminal and "COLUMNS" not in os.environ:
         out.width = PIPED_WIDTH
     return out

@@ -7,8 +7,9 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
+from harness.cli.failure import silence
 from harness.cli.output import VERDICT_STYLE
 from harness.clock import Clock, SystemClock
 from harness.events import Event, RootMeasured, RunFinished, RunStarted, RunStopped, TicketDecided, TicketStarted
@@ -246,11 +247,18 @@ def decision_text(event: TicketDecided) -> Text:
 
 def write_line(text: str) -> None:
     """A line on stdout, at once."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    _write(sys.stdout, text)
 
 
 def write_error(text: str) -> None:
     """A line on stderr, at once."""
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+    _write(sys.stderr, text)
+
+
+def _write(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text + "\n")
+        stream.flush()
+    except BrokenPipeError:
+        # whoever was reading has gone; the run is worth more than its log
+        silence(stream)

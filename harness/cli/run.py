@@ -135,4 +135,4 @@ def _display(*, plain: bool, json_events: bool, as_json: bool, quiet: bool) -> D
     if quiet or as_json:
         return QuietDisplay(write_error)
     out = console()
-    return PlainDisplay(write_line) if plain or not out.is_terminal else LiveDisplay(out)
+    return PlainDisplay(write_line) if plain or not out.is_terminal or out.is_dumb_terminal else LiveDisplay(out)

@@ -60,7 +60,9 @@ def claims(summary: Mapping[str, Json]) -> list[Claim]:
 def holdout_claim(summary: Mapping[str, Json]) -> str:
     """The holdout's verdict with eps, its error bound over all queries, beside it."""
     asked = part(summary, "holdout")
-    if not asked:
+    if not part(summary, "root"):
+        return "not asked yet"
+    if not asked or asked.get("verdict") == "no holdout":
         return "none: nothing hidden checks the visible numbers"
     verdict = f"{line(str(asked['verdict']))}: " if asked.get("verdict") else ""
     eps = as_float(asked.get("eps"))

@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import anyio.to_thread
@@ -15,14 +15,14 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType] - no types
 
 from harness.errors import StorageError
-from harness.records import Json
+from harness.records import Json, Verdict
 from harness.report.claims import budget_rows, claims, holdout_claim, isolation_claim, vault_claim
 from harness.report.numbers import duration, metric, part
 from harness.report.plots import COLOURS, metric_figure, tree_figure, tree_width
-from harness.report.view import RunView, load
+from harness.report.view import RunView, TicketView, load
 
 TEMPLATE = Path(__file__).with_name("page.html.j2")
-DECISIONS_WITH_DIFF = 400
+DIFF_CHARACTERS = 3_000_000
 
 
 async def write_report(folder: Path, out: Path | None) -> Path:
@@ -55,12 +55,24 @@ def render(view: RunView) -> str:
         counts=sorted(Counter(str(ticket.verdict) for ticket in view.tickets).items()),
         patch=view.patch,
         warning=_warning(view.summary),
-        with_diff=DECISIONS_WITH_DIFF,
+        with_diff=with_diff(view.tickets),
         tree_width=tree_width(view),
         metric_json=Markup(metric_figure(view)),  # noqa: S704 - JSON with <, > and & written as escapes
         tree_json=Markup(tree_figure(view)),  # noqa: S704 - the same
         plotly=Markup(get_plotlyjs()),  # noqa: S704 - the library's own file
     )
+
+
+def with_diff(tickets: Sequence[TicketView], limit: int = DIFF_CHARACTERS) -> set[int]:
+    """The tickets whose diff stands on the page: the kept ones first, then the newest, up to `limit` characters."""
+    chosen: set[int] = set()
+    used = 0
+    for ticket in sorted(tickets, key=lambda one: (one.verdict is not Verdict.KEPT, -one.ticket)):
+        used += len(ticket.patch)
+        if used > limit:
+            break
+        chosen.add(ticket.ticket)
+    return chosen
 
 
 def diff_lines(patch: str) -> list[tuple[str, str]]:

@@ -15,10 +15,11 @@ from harness.report.numbers import part
 from harness.tree import Tree
 
 CHARACTERS = 40_000
+TREES = 4
 
 
 class Patches:
-    """Reads a run's trees, each once, and tells how they differ."""
+    """Reads a run's trees and tells how they differ. The last few stay at hand: a parent has many children."""
 
     def __init__(self, folder: Path) -> None:
         self._store = TreeStore(folder / FOLDER_NAME)
@@ -41,8 +42,12 @@ class Patches:
         return found
 
     async def _tree(self, name: str) -> Tree:
-        if name not in self._trees:
+        found = self._trees.pop(name, None)
+        if found is None:
             if not self._trees:
                 await self._store.view()
-            self._trees[name] = await self._store.read(name)
-        return self._trees[name]
+            found = await self._store.read(name)
+        self._trees[name] = found
+        if len(self._trees) > TREES:
+            self._trees.pop(next(iter(self._trees)))
+        return found

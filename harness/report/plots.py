@@ -50,12 +50,17 @@ def metric_figure(view: RunView) -> str:
     by_verdict: dict[Verdict, list[TicketView]] = defaultdict(list)
     for ticket in view.tickets:
         by_verdict[ticket.verdict].append(ticket)
-    floor = _floor(view)
-    traces += [_verdict_trace(name, by_verdict[name], floor, view.metric) for name in COLOURS if by_verdict[name]]
+    low, high = bounds(view)
+    traces += [_verdict_trace(name, by_verdict[name], (low, high), view.metric) for name in COLOURS if by_verdict[name]]
     return _figure(
         traces,
         xaxis={"title": {"text": "ticket"}, "rangemode": "tozero", "gridcolor": "#eceef1", "zeroline": False},
-        yaxis={"title": {"text": f"{view.metric} (visible)"}, "gridcolor": "#eceef1", "zeroline": False},
+        yaxis={
+            "title": {"text": f"{view.metric} (visible)"},
+            "gridcolor": "#eceef1",
+            "zeroline": False,
+            "range": [low, high],
+        },
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         height=380,
     )
@@ -158,14 +163,14 @@ def _incumbent_trace(view: RunView) -> dict[str, object]:
 
 
 def _verdict_trace(
-    verdict: Verdict, tickets: Sequence[TicketView], floor: float | None, metric: str
+    verdict: Verdict, tickets: Sequence[TicketView], span: tuple[float, float], metric: str
 ) -> dict[str, object]:
     return {
         "type": "scatter",
         "mode": "markers",
         "name": verdict.replace("_", " "),
         "x": [ticket.ticket for ticket in tickets],
-        "y": [floor if ticket.score is None else ticket.score for ticket in tickets],
+        "y": [_height(ticket.score, span) for ticket in tickets],
         "text": [_hover(ticket, metric) for ticket in tickets],
         "customdata": [f"t{ticket.ticket}" for ticket in tickets],
         "marker": {
@@ -227,14 +232,28 @@ def _plotly_text(text: str, limit: int = 90) -> str:
     return line(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("%{", "% {")
 
 
-def _floor(view: RunView) -> float | None:
-    """Where tickets without a metric are drawn: a little below the lowest one."""
-    scores = [ticket.score for ticket in view.tickets if ticket.score is not None]
-    scores += [view.root.score] if view.root.score is not None else []
-    if not scores:
-        return None
-    spread = max(scores) - min(scores)
-    return min(scores) - 0.08 * (spread or abs(min(scores)) or 1.0)
+def bounds(view: RunView) -> tuple[float, float]:
+    """The span of the metric's axis: all incumbents and the middle eight tenths of the rest, with room at both ends.
+
+    One absurd score would otherwise flatten everything else; it is drawn at the edge and says its value.
+    """
+    scores = sorted(ticket.score for ticket in view.tickets if ticket.score is not None)
+    cut = len(scores) // 10
+    shown = scores[cut : len(scores) - cut]
+    shown += [ticket.incumbent_score for ticket in view.tickets if ticket.incumbent_score is not None]
+    shown += [view.root.score] if view.root.score is not None else []
+    if not shown:
+        return 0.0, 1.0
+    low, high = min(shown), max(shown)
+    room = 0.12 * ((high - low) or abs(low) or 1.0)
+    return low - room, high + room
+
+
+def _height(score: float | None, span: tuple[float, float]) -> float:
+    """Where a ticket is drawn: at the bottom edge without a metric, at the nearer edge when outside the span."""
+    low, high = span
+    inset = 0.03 * (high - low)
+    return low + inset if score is None else min(max(score, low + inset), high - inset)
 
 
 def _figure(traces: Sequence[Mapping[str, object]], **layout_: object) -> str:

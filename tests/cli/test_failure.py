@@ -67,10 +67,11 @@ def test_an_unexpected_error_says_where_and_asks_for_a_report(capsys):
     assert "STROP_DEBUG=1" in said
 
 
-def test_a_reader_that_goes_away_is_no_error(runs):
+@pytest.mark.parametrize("words", ["'log', '--json'", "'log'", "'log', '--tsv'", "'diff'"])
+def test_a_reader_that_goes_away_is_no_error(runs, words):
     reading, writing = os.pipe()
     os.close(reading)
-    program = "import sys; from harness.cli import main; main(['log', '--json'])"
+    program = f"from harness.cli import main; main([{words}])"
     with subprocess.Popen(
         [sys.executable, "-c", program],
         stdout=writing,

@@ -29,14 +29,14 @@ def test_status_says_root_best_holdout_vault_cost_and_the_next_command(strop, ru
         "best 0.13 [0.1, 0.17]",
         "4 of 1000 rollouts",
         "embedded",
-        "strop export toy-1 --to better/",
+        f"strop export {runs}/toy-1 --to better/",
     ):
         assert text in out
 
 
 def test_an_interrupted_run_is_told_how_to_go_on(strop, tmp_path, build):
     anyio.run(lambda: build(tmp_path / "runs" / "half", tickets=2, finished=False))
-    assert "strop resume half" in strop("status", "half", "--runs", tmp_path / "runs").out
+    assert f"strop resume {tmp_path}/runs/half" in strop("status", "half", "--runs", tmp_path / "runs").out
 
 
 def test_the_runs_folder_may_come_from_the_environment(strop, runs, monkeypatch):
@@ -71,3 +71,8 @@ def test_list_of_nothing_is_no_error(strop, tmp_path):
     assert (said.code, said.out) == (0, "")
     assert "no runs" in said.err
     assert json.loads(strop("list", "--json", "--runs", tmp_path / "none").out) == []
+
+
+def test_the_next_command_finds_the_run(strop, runs, monkeypatch):
+    monkeypatch.setenv("STROP_RUNS", str(runs))
+    assert "strop export toy-1 --to better/" in strop("status").out

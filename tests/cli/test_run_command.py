@@ -115,3 +115,17 @@ def test_ctrl_c_drains_and_resume_goes_on(strop, subject, tmp_path):
     assert said.code == 0, said.err
     assert json.loads(said.out)["steps"] == {"done": 12, "limit": 12}
     assert strop("verify").code == 0
+
+
+def test_a_run_outlives_the_reader_of_its_log(strop, subject, tmp_path):
+    argv = [sys.executable, "-P", "-c", "from harness.cli import main; main()"]
+    argv += [str(word) for word in words(subject, "--steps", "4", "--plain")]
+    with subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr is not None
+        err = process.stderr.read()
+        assert process.wait(timeout=60) == 0
+    assert err == ""
+    assert json.loads(strop("status", "--json").out)["state"] == "finished"

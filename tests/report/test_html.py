@@ -1,6 +1,7 @@
 import re
 
-from harness.report.html import diff_lines, render
+from harness.records import Verdict
+from harness.report.html import diff_lines, render, with_diff
 
 
 def without_scripts(page):
@@ -44,3 +45,12 @@ def test_a_run_without_decisions_is_a_page(view_of):
 def test_diff_lines_are_classed():
     patch = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n same\n"
     assert [kind for kind, _ in diff_lines(patch)] == ["head", "head", "hunk", "del", "add", ""]
+
+
+def test_diffs_are_bounded_and_the_kept_ones_come_first(view):
+    kept = {ticket.ticket for ticket in view.tickets if ticket.verdict is Verdict.KEPT}
+    size = len(view.tickets[0].patch)
+    chosen = with_diff(view.tickets, limit=size * (len(kept) + 1))
+    assert kept <= chosen
+    assert len([ticket for ticket in view.tickets if ticket.ticket in chosen and ticket.patch]) == len(kept) + 1
+    assert with_diff(view.tickets, limit=size - 1) == set()

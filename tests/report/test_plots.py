@@ -1,10 +1,11 @@
 import json
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.records import Variant, Verdict
-from harness.report.plots import COLOURS, ancestry, layout, metric_figure, tree_figure, tree_width
+from harness.report.plots import COLOURS, ancestry, bounds, layout, metric_figure, tree_figure, tree_width
 
 
 def variants(parents):
@@ -48,6 +49,16 @@ def test_tickets_without_a_metric_are_drawn_below_every_metric(view):
     traces = {trace["name"]: trace for trace in json.loads(metric_figure(view))["data"]}
     assert all(value < lowest for value in traces["crashed"]["y"])
     assert all("no metric" in text for text in traces["crashed"]["text"])
+
+
+def test_one_absurd_score_does_not_flatten_the_rest(view):
+    first, *rest = view.tickets
+    high = bounds(view)[1]
+    wild = replace(view, tickets=(replace(first, verdict=Verdict.DISCARDED, score=1e12), *rest))
+    assert bounds(wild)[1] <= 2 * high
+    traces = {trace["name"]: trace for trace in json.loads(metric_figure(wild))["data"]}
+    assert max(traces["discarded"]["y"]) <= bounds(wild)[1]
+    assert "error 1e+12" in traces["discarded"]["text"][0]
 
 
 def test_nothing_in_a_figure_can_end_its_script_element(view):
