@@ -20,7 +20,11 @@ __all__ = ["Caps", "Refusal", "Violation", "admit", "apply_changes", "judge", "s
 
 MAX_VIOLATIONS = 100
 
-ViolationKind = Literal["name", "kind", "collision", "size", "count", "added", "removed", "changed", "mode"]
+_GIT_PARTS = {"head", "objects", "refs", "commondir"}
+
+ViolationKind = Literal[
+    "name", "kind", "collision", "repository", "size", "count", "added", "removed", "changed", "mode"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ def admit(entries: Iterable[Entry], *, caps: Caps = DEFAULT_CAPS, drop_git: bool
             faults.append(fault)
     clean = [] if faults else [(entry.path.decode(), entry) for entry in found]
     faults += _collisions([(path.removesuffix("/"), entry.kind == "dir") for path, entry in clean])
+    faults += _repositories([path for path, _ in clean])
     if faults:
         return Refusal(tuple(faults[:MAX_VIOLATIONS]))
     return Tree((path, File(entry.data, bool(entry.mode & 0o100))) for path, entry in clean if entry.kind == "file")
@@ -147,3 +152,18 @@ def _collisions(paths: list[tuple[str, bool]]) -> list[Violation]:
             elif other_is_folder != as_folder:
                 faults.append(Violation(line(prefix), "collision", "both a file and a folder"))
     return faults
+
+
+def _repositories(paths: list[str]) -> list[Violation]:
+    """Folders git would take for a repository, were someone to enter them: git runs what their config says."""
+    holds: dict[str, set[str]] = {}
+    for path in paths:
+        parts = path.casefold().split("/")
+        for at, name in enumerate(parts):
+            if name in _GIT_PARTS:
+                holds.setdefault("/".join(path.split("/")[:at]), set()).add(name)
+    return [
+        Violation(line(folder) or ".", "repository", "an embedded git repository")
+        for folder, found in sorted(holds.items())
+        if "head" in found and ("commondir" in found or {"objects", "refs"} <= found)
+    ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ DEADLINE_S = 120.0
 _CONFIG = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
-    "core.fsync=committed,reference",
+    "core.fsync=committed,pack-metadata,reference",
     "core.attributesFile=/dev/null",
     "core.excludesFile=/dev/null",
     "core.quotePath=false",
@@ -79,15 +80,18 @@ def run_git(
     command = [program]
     for setting in _CONFIG:
         command += ["-c", setting]
-    done = subprocess.run(  # noqa: S603 - an absolute program, an argument list, an environment from nothing
-        [*command, *argv],
-        cwd=cwd or git_dir,
-        env=environment,
-        input=stdin,
-        capture_output=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
+    try:
+        done = subprocess.run(  # noqa: S603 - an absolute program, an argument list, an environment from nothing
+            [*command, *argv],
+            cwd=cwd or git_dir,
+            env=environment,
+            input=stdin,
+            capture_output=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise GitError(argv, -signal.SIGKILL, f"no end after {DEADLINE_S:g} s") from None
     if done.returncode != 0:
         raise GitError(argv, done.returncode, done.stderr[:2000].decode("utf-8", "replace").strip())
     return done.stdout

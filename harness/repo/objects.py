@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+import struct
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,11 +14,13 @@ from harness.errors import IntegrityError
 from harness.tree import File, Tree
 
 ObjectKind = Literal["blob", "tree", "commit"]
+Objects = Mapping[str, tuple[ObjectKind, bytes]]
 RowKind = Literal["file", "executable", "folder"]
 
 _ID = re.compile(r"[0-9a-f]{40}\Z")
 _FILE, _EXECUTABLE, _FOLDER = b"100644", b"100755", b"40000"
 _KINDS: dict[bytes, RowKind] = {_FILE: "file", _EXECUTABLE: "executable", _FOLDER: "folder"}
+_PACK_TYPES: dict[ObjectKind, int] = {"commit": 1, "tree": 2, "blob": 3}
 _SIGNATURE = b"strop <strop@localhost> 0 +0000"
 
 
@@ -80,6 +85,26 @@ def decode_folder(tree_id: str, data: bytes) -> list[tuple[str, RowKind, str]]:
         rows.append((name, kind, data[end + 1 : end + 21].hex()))
         at = end + 21
     return rows
+
+
+def encode_pack(found: Objects) -> bytes:
+    """All objects as one version 2 pack, undeltified, as `git index-pack` reads it."""
+    parts = [b"PACK", struct.pack(">II", 2, len(found))]
+    for kind, data in found.values():
+        parts += [_pack_header(_PACK_TYPES[kind], len(data)), zlib.compress(data, 1)]
+    whole = b"".join(parts)
+    return whole + hashlib.sha1(whole, usedforsecurity=False).digest()
+
+
+def _pack_header(kind: int, size: int) -> bytes:
+    """Type and size: four bits of size in the first byte, seven in each further one, low bits first."""
+    first, size = kind << 4 | size & 0x0F, size >> 4
+    header = bytearray()
+    while size:
+        header.append(first | 0x80)
+        first, size = size & 0x7F, size >> 7
+    header.append(first)
+    return bytes(header)
 
 
 def encode_commit(tree_id: str, message: str, parents: tuple[str, ...] = ()) -> bytes:

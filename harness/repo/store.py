@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
@@ -29,6 +29,7 @@ from harness.tree import File, Tree
 FOLDER_NAME = "archive.git"
 ANCHOR_REF = "refs/strop/head"
 ZEROS = "0" * 64
+PACK_FROM = 32
 
 _NO_OBJECT = "0" * 40
 _T = TypeVar("_T")
@@ -41,6 +42,8 @@ class _Stream(Protocol):
 
 
 class _Database(Protocol):
+    def has_object(self, sha: bytes) -> bool: ...
+
     def stream(self, sha: bytes) -> _Stream: ...
 
 
@@ -55,6 +58,7 @@ class TreeStore:
         self.path = path
         self._limiter = CapacityLimiter(1)
         self._db: _Database | None = None
+        self._last_anchor: str | None = None
 
     async def create(self) -> None:
         """Make the repository and anchor an empty ledger in it."""
@@ -124,7 +128,7 @@ class TreeStore:
         if not (self.path / "objects").is_dir():
             raise InputError("holds no trees of a run", file=self.path, mend="name a run folder made by `strop run`")
         if repair:
-            for stale in [*self.path.rglob("*.lock"), *self.path.glob("objects/**/tmp_obj_*")]:
+            for stale in [*self.path.rglob("*.lock"), *self.path.glob("objects/*/tmp_*")]:
                 stale.unlink(missing_ok=True)
 
     def _write(self, tree: Tree) -> str:
@@ -132,20 +136,32 @@ class TreeStore:
         self._put(found)
         return whole
 
-    def _put(self, found: Mapping[str, tuple[objects.ObjectKind, bytes]]) -> None:
+    def _put(self, found: objects.Objects) -> None:
+        missing = {name: one for name, one in found.items() if not self._has(name)}
+        if len(missing) > PACK_FROM:
+            # one file to wait for instead of hundreds
+            run_git(["index-pack", "--stdin"], git_dir=self.path, stdin=objects.encode_pack(missing))
+            _fsync_folder(self.path / "objects" / "pack")
+            self._db = None
+            return
         touched: set[Path] = set()
-        for name, (kind, data) in found.items():
-            place = self.path / "objects" / name[:2] / name[2:]
-            if not place.exists():
-                self._put_one(place, b"%s %d\0%s" % (kind.encode(), len(data), data))
-                touched.add(place.parent)
+        for name, (kind, data) in missing.items():
+            place = self._place(name)
+            if not place.parent.exists():
+                place.parent.mkdir(exist_ok=True)
+                touched.add(place.parent.parent)
+            self._put_one(place, b"%s %d\0%s" % (kind.encode(), len(data), data))
+            touched.add(place.parent)
         for folder in touched:
             _fsync_folder(folder)
-        if touched:
-            _fsync_folder(self.path / "objects")
+
+    def _has(self, name: str) -> bool:
+        return self._place(name).exists() or self._objects.has_object(bytes.fromhex(name))
+
+    def _place(self, name: str) -> Path:
+        return self.path / "objects" / name[:2] / name[2:]
 
     def _put_one(self, place: Path, data: bytes) -> None:
-        place.parent.mkdir(exist_ok=True)
         handle, draft = tempfile.mkstemp(prefix="tmp_obj_", dir=place.parent)
         try:
             with os.fdopen(handle, "wb") as file:
@@ -246,7 +262,10 @@ class TreeStore:
         name = objects.object_id("blob", data)
         self._put({name: ("blob", data)})
         failpoint("anchor-written")
-        self._move(ANCHOR_REF, name, self._ref(ANCHOR_REF))
+        before = self._last_anchor or self._ref(ANCHOR_REF)
+        if name != before:
+            self._move(ANCHOR_REF, name, before)
+        self._last_anchor = name
 
     def _anchored(self) -> tuple[str, str, int] | None:
         name = self._ref(ANCHOR_REF)

@@ -92,6 +92,23 @@ def test_a_folder_where_a_file_is():
     assert isinstance(admit([entry("d", kind="dir"), entry("d/", kind="dir")]), Refusal)
 
 
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ["x/HEAD", "x/objects/a", "x/refs/b", "x/config"],
+        ["HEAD", "objects/a", "refs/heads/b"],
+        ["d/x/head", "d/x/Objects/a", "d/x/REFS/b"],
+        ["w/HEAD", "w/commondir", "c/objects/a", "c/refs/b"],
+    ],
+)
+def test_what_git_would_take_for_a_repository_is_refused(paths):
+    assert refused(*map(entry, paths)) == ["repository"]
+
+
+def test_what_only_resembles_a_repository_is_let_in():
+    assert isinstance(admit(map(entry, ["x/HEAD", "x/objects/a", "refs/b", "HEAD.md", "commondir"])), Tree)
+
+
 def test_caps():
     caps = Caps(files=3, file_bytes=10, total_bytes=20, depth=2)
     assert refused(*(entry(f"f{n}") for n in range(4)), caps=caps) == ["count"]
