@@ -47,7 +47,7 @@ class Credit:
         self.seen |= {mark for key in ("from", "tree") if isinstance(mark := attempt.memo.get(key), str)}
         if attempt.verdict in _UNJUDGED:
             return
-        gain = _gain(attempt, direction)
+        found = gain(attempt, direction)
         for move in moves:
             self.texts.setdefault((str(move["knob"]), repr(move["old"])), str(move["was"]))
             self.texts.setdefault((str(move["knob"]), repr(move["new"])), str(move["now"]))
@@ -55,7 +55,7 @@ class Credit:
             self._fade()
             self.since_kept = 0
         for move in moves:
-            self._judge(str(move["knob"]), str(move["way"]), attempt.verdict, gain, 1.0 / len(moves))
+            self._judge(str(move["knob"]), str(move["way"]), attempt.verdict, found, 1.0 / len(moves))
 
     def _fade(self) -> None:
         for arm in self._arms.values():
@@ -82,7 +82,7 @@ class Credit:
                 arm.stride = max(arm.stride * 0.6, _SHORTEST)
 
 
-def _gain(attempt: Attempt, direction: Direction) -> float | None:
+def gain(attempt: Attempt, direction: Direction) -> float | None:
     """How much better than its parent, relative to the parent's size; None without two scores."""
     if attempt.score is None or attempt.parent_score is None:
         return None
@@ -90,6 +90,16 @@ def _gain(attempt: Attempt, direction: Direction) -> float | None:
     size = max(abs(attempt.parent_score), abs(attempt.score), 1e-12)
     gain = (better if direction == "max" else -better) / size
     return gain if math.isfinite(gain) else None
+
+
+def near_misses(history: Sequence[Attempt], direction: Direction, most: int = 12) -> list[list[dict[str, Json]]]:
+    """Moves of the latest attempts that beat their parent and were discarded all the same."""
+    better = [
+        moves
+        for one in history
+        if one.verdict is Verdict.DISCARDED and (gain(one, direction) or 0.0) > 0 and (moves := moves_of(one.memo))
+    ]
+    return better[-most:]
 
 
 def moves_of(memo: dict[str, Json] | object) -> list[dict[str, Json]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,6 +75,22 @@ def go(knob: Knob, way: str, stride: float, rng: np.random.Generator) -> Move | 
         if new == knob.value:
             return None
     return Move(knob, way, new, text)
+
+
+def to(knob: Knob, recorded: Mapping[str, Json]) -> Move | None:
+    """The knob set to the value an earlier move of it ended at, or None when it is there or cannot be."""
+    new, text = recorded["new"], recorded["now"]
+    if new == knob.value or type(new) is not type(knob.value) or not isinstance(text, str):
+        return None
+    match new, knob.value:
+        case str(), str():
+            return Move(knob, f"={new}", new, text)
+        case bool(), bool():
+            return Move(knob, FLIP, new, text)
+        case ((int() | float()), (int() | float())):
+            return Move(knob, UP if new > knob.value else DOWN, new, text)
+        case _:
+            return None
 
 
 def _target(knob: Knob, way: str, stride: float, rng: np.random.Generator) -> Value | None:

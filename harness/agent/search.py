@@ -12,14 +12,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.agent import knobs, source
 from harness.agent.base import Ask, Proposal
-from harness.agent.credit import Credit
+from harness.agent.credit import Credit, near_misses
 from harness.agent.knobs import Knob
-from harness.agent.moves import Move, go, ways
+from harness.agent.moves import Move, go, to, ways
+from harness.agent.surrogate import Surrogate
 from harness.errors import InputError
 from harness.records import Json
 from harness.tree import Tree
 
 _DRAWS = 60
+_BLIND = 0.1  # proposals that ask no model, so that a wrong one cannot blind the search
 _SWEEP = (0.1, 0.3, 0.7, 1.5)
 
 
@@ -40,7 +42,7 @@ class SearchConfig(BaseModel):
     stride: float = Field(default=1.1, gt=0, le=5)
     plateau: int = Field(default=12, ge=1)
     min_weight: float = Field(default=0.05, ge=0, le=1)
-    learn: Literal["bandit", "none"] = "bandit"
+    learn: Literal["model", "bandit", "none"] = "model"
 
 
 class SearchAgent:
@@ -62,12 +64,12 @@ class SearchAgent:
         found = self._knobs(ask)
         if not found:
             return None
-        credit = Credit(ask.history if self._config.learn == "bandit" else (), ask.direction, self._config.stride)
+        credit = Credit(ask.history if self._config.learn != "none" else (), ask.direction, self._config.stride)
         credit.seen |= Credit(ask.history, ask.direction, self._config.stride).seen
         digests = {path: hashlib.sha256(file.data).digest() for path, file in ask.tree.items()}
         parent = _mark(digests)
         credit.seen.add(parent)
-        for moves in self._candidates(found, credit, ask.rng):
+        for moves in self._candidates(ask, found, credit):
             changes = _changes(ask.tree, moves)
             if changes is None:
                 continue
@@ -90,19 +92,49 @@ class SearchAgent:
 
         return knob.weight >= self._config.min_weight and named(self._config.only) and not named(self._config.skip)
 
-    def _candidates(self, found: list[Knob], credit: Credit, rng: np.random.Generator) -> Iterator[list[Move]]:
-        """Sets of moves in the order they should be tried: drawn by belief, then every single step there is."""
-        for _ in range(_DRAWS):
-            moves = self._draw(found, credit, rng)
-            if moves:
-                yield moves
+    def _candidates(self, ask: Ask, found: list[Knob], credit: Credit) -> Iterator[list[Move]]:
+        """Sets of moves in the order they should be tried: by belief, then every single step there is."""
+        rng = ask.rng
+        drawn = [moves for _ in range(_DRAWS) if (moves := self._draw(found, credit, rng))]
+        if self._config.learn == "model" and rng.random() >= _BLIND:
+            drawn = self._ranked(ask, found, [*drawn, *self._wide(found, rng), *self._again(ask, found)]) or drawn
+        yield from drawn
         every: list[tuple[Knob, str, float]] = [
-            (knob, way, stride) for stride in _SWEEP for knob in found for way in ways(knob)
+            (knob, way, far) for far in _SWEEP for knob in found for way in ways(knob)
         ]
         order = [int(place) for place in rng.permutation(len(every))]
         for knob, way, stride in (every[place] for place in order):
             if move := go(knob, way, stride, rng):
                 yield [move]
+
+    def _ranked(self, ask: Ask, found: list[Knob], pool: list[list[Move]]) -> list[list[Move]]:
+        model = Surrogate(found, ask.history, ask.parent.id, ask.parent.score, ask.direction)
+        if not model.ready or not pool:
+            return []
+        hopes = model.judge([{move.knob.id: move.new for move in moves} for moves in pool], ask.rng.uniform(0.0, 1.5))
+        return [pool[place] for place in sorted(range(len(pool)), key=lambda place: (-hopes[place], place))]
+
+    def _wide(self, found: list[Knob], rng: np.random.Generator) -> list[list[Move]]:
+        """Steps of any size on one to three knobs, drawn by how much each looks like a setting."""
+        weights = np.array([knob.weight for knob in found])
+        pool: list[list[Move]] = []
+        for _ in range(_DRAWS):
+            count = min(int(rng.integers(1, 4)), len(found))
+            chosen = [found[int(place)] for place in rng.choice(len(found), count, False, weights / weights.sum())]
+            steps = [go(knob, str(rng.choice(ways(knob))), rng.uniform(0.2, 2.3), rng) for knob in chosen]
+            pool.append([move for move in steps if move])
+        return [moves for moves in pool if moves]
+
+    def _again(self, ask: Ask, found: list[Knob]) -> list[list[Move]]:
+        """Moves that helped without being kept, made from here, one and two attempts at a time."""
+        knobs_now = {knob.id: knob for knob in found}
+        good = [
+            [to(knobs_now[m["knob"]], m) for m in helped if m["knob"] in knobs_now]
+            for helped in near_misses(ask.history, ask.direction)
+        ]
+        single = [[move for move in moves if move] for moves in good]
+        pairs = [[*one, *two] for place, one in enumerate(single) for two in single[:place]]
+        return [moves for moves in [*single, *pairs] if moves and len({move.knob.id for move in moves}) == len(moves)]
 
     def _draw(self, found: list[Knob], credit: Credit, rng: np.random.Generator) -> list[Move]:
         far = credit.since_kept >= self._config.plateau and rng.random() < 0.4

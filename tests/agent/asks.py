@@ -16,33 +16,33 @@ def tree_of(**files):
     )
 
 
-def ask_of(tree, history=(), ticket=1, seed=0, parent="v0", direction="min", is_editable=lambda path: True):
-    variant = Variant(parent, 0, tree.digest, (), Verdict.KEPT, 1.0)
-    return Ask(ticket, variant, tree, history, "loss", direction, is_editable, stream(seed, "agent", ticket))
+def ask_of(tree, history=(), ticket=1, seed=0, parent="v0", score=1.0, is_editable=lambda path: True):
+    variant = Variant(parent, 0, tree.digest, (), Verdict.KEPT, score)
+    return Ask(ticket, variant, tree, history, "loss", "min", is_editable, stream(seed, "agent", ticket))
 
 
 def propose(agent, ask):
     return asyncio.run(agent.propose(ask))
 
 
-def attempt_of(proposal, ticket=1, verdict=Verdict.DISCARDED, score=2.0, parent_score=1.0):
-    return Attempt(ticket, "v0", f"v{ticket}", verdict, score, parent_score, proposal.note, proposal.memo)
+def attempt_of(proposal, ticket=1, verdict=Verdict.DISCARDED, score=2.0, parent_score=1.0, parent="v0"):
+    return Attempt(ticket, parent, f"v{ticket}", verdict, score, parent_score, proposal.note, proposal.memo)
 
 
 def climb(agent, tree, loss, steps, seed=0):
     """Keep or discard by a loss on trees; returns the losses of the incumbent, root first, and every tree tried."""
-    history, incumbent, best = [], tree, loss(tree)
+    history, incumbent, name, best = [], tree, "v0", loss(tree)
     curve, tried = [best], []
     for ticket in range(1, steps + 1):
-        proposal = propose(agent, ask_of(incumbent, history, ticket, seed))
+        proposal = propose(agent, ask_of(incumbent, history, ticket, seed, name, best))
         if proposal is None:
             break
         child = incumbent.changed(proposal.changes)
         tried.append(child)
         found = loss(child)
         verdict = Verdict.KEPT if found < best else Verdict.DISCARDED
-        history.append(attempt_of(proposal, ticket, verdict, found, best))
+        history.append(attempt_of(proposal, ticket, verdict, found, best, name))
         if verdict is Verdict.KEPT:
-            incumbent, best = child, found
+            incumbent, name, best = child, f"v{ticket}", found
         curve.append(best)
     return curve, tried
