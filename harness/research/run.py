@@ -128,7 +128,7 @@ async def _live(hold: Hold, *, resumed: bool) -> AsyncGenerator[Run]:
                 finally:
                     group.cancel_scope.cancel()
         except BaseExceptionGroup as errors:
-            raise single(cast("BaseExceptionGroup[BaseException]", errors)) from None
+            raise single(errors) from None
         if failure:
             raise failure[0]
 
