@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from harness.cli.arguments import AsJson
+from harness.cli.arguments import DEFAULT_RUNS, AsJson, RunsFolder
 
 if TYPE_CHECKING:
     from harness.cli.probes import Check
@@ -17,6 +18,7 @@ BoxName = Literal["auto", "docker", "embedded", "process"]
 
 def doctor(
     box: Annotated[BoxName, typer.Option(help="The box to prove; process is no isolation.")] = "auto",
+    runs: RunsFolder = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> None:
     """Prove that this machine can run strop: python, git, a durable write, a sealed box, free disk.
@@ -32,7 +34,7 @@ def doctor(
     from harness.cli.output import print_json
     from harness.cli.probes import examine
 
-    checks = anyio.run(examine, box)
+    checks = anyio.run(examine, box, _nearest(runs))
     healthy = all(check.ok for check in checks if check.needed)
     if as_json:
         print_json({"ok": healthy, "checks": [asdict(check) for check in checks]})
@@ -40,6 +42,12 @@ def doctor(
         _print(checks)
     if not healthy:
         raise typer.Exit(3)
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder itself, or the nearest one above it that exists: where it would be made."""
+    absolute = folder.absolute()
+    return next(place for place in (absolute, *absolute.parents) if place.is_dir())
 
 
 def _print(checks: list[Check]) -> None:

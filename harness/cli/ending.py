@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cli.output import console, print_json
-from harness.report.claims import cost_claim, holdout_claim, isolation_claim, vault_claim
+from harness.report.claims import cost_claim, holdout_claim, isolation_claim, mode_claim, vault_claim
 from harness.report.numbers import as_float, change, number, part
 from harness.untrusted import line
 
@@ -62,6 +62,7 @@ def rows(summary: Mapping[str, Json]) -> list[tuple[str, str]]:
         ("holdout", holdout_claim(summary)),
         ("vault", vault_claim(summary)),
         ("cost", cost_claim(summary)),
+        ("eval", mode_claim(summary)),
         ("box", isolation_claim(summary)),
         ("ledger", f"head {summary.get('ledger_head')}"),
         ("report", str(summary["report"]) if Path(str(summary["report"])).is_file() else f"strop report {run}"),

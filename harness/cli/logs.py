@@ -129,8 +129,7 @@ def _shown(view: RunView, name: str) -> dict[str, object]:
     ticket = view.ticket(name)
     if ticket is None:
         return {"variant": view.root.id, "tree": view.root.tree, "score": view.root.score, "ticket": None, "patch": ""}
-    number = ticket.ticket
-    rollouts = [asdict(rollout) for rollout in view.rollouts if rollout.ticket == number]
+    rollouts = [asdict(rollout) for rollout in view.rollouts_of(ticket)]
     return {**ticket_json(ticket), "patch": ticket.patch, "rollouts": rollouts}
 
 
@@ -166,6 +165,7 @@ def _print_shown(view: RunView, name: str) -> None:
 
     from harness.cli.output import console
     from harness.report.numbers import metric
+    from harness.untrusted import line
 
     out = console()
     shown = _shown(view, name)
@@ -181,10 +181,11 @@ def _print_shown(view: RunView, name: str) -> None:
     out.print(f"  note      {ticket.note}")
     for violation in ticket.violations:
         out.print(f"  violation {violation}", style="red")
-    for rollout in view.rollouts:
-        if rollout.ticket == ticket.ticket:
-            score = metric(rollout.score) if rollout.split == "visible" else "sealed"
-            out.print(f"  rollout   {rollout.purpose} {rollout.split} {rollout.status} {score} {rollout.wall_s:.2f} s")
+    for rollout in view.rollouts_of(ticket):
+        where = f"{rollout.purpose} on {rollout.split}"
+        out.print(f"  rollout   {where}: {rollout.status} {metric(rollout.score)}, {rollout.wall_s:.2f} s")
+        if rollout.detail:
+            out.print(f"            {line(rollout.detail)}")
     out.print(f"  evidence  {json.dumps(ticket.evidence, ensure_ascii=False)}")
     _print_diff(ticket.patch)
 

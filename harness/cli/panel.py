@@ -26,7 +26,7 @@ def panel(progress: Progress) -> RenderableType:
     if progress.started is None:
         return Text(progress.notice or "opening the run ...", style="dim")
     parts: list[RenderableType] = [_bars(progress), _standing(progress), _counts(progress)]
-    parts += [decision_text(event) for event in progress.recent]
+    parts += [decision_text(event) for event in list(progress.recent)]  # drawn by another thread than the one that adds
     parts.append(
         Text(progress.notice or progress.stopped or _doing(progress), style="yellow" if progress.notice else "dim")
     )

@@ -40,14 +40,13 @@ class Check:
     needed: bool = True
 
 
-async def examine(box: BoxName, folder: Path | None = None) -> list[Check]:
-    """Run every probe; none of them raises. `folder` is where runs would be kept (default: here)."""
-    where = folder or Path.cwd()
+async def examine(box: BoxName, folder: Path) -> list[Check]:
+    """Run every probe; none of them raises. `folder` is where runs would be kept."""
     local: list[tuple[str, Callable[[], str], str]] = [
         ("python", probe_python, "use Python 3.11 or newer from a virtual environment"),
         ("git", probe_git, "install git (Debian: apt-get install git)"),
-        ("sqlite", lambda: probe_sqlite(where), "make the folder writable, on a local disk with room"),
-        ("disk", lambda: probe_disk(where), f"free {FREE_MB_NEEDED} MB on this disk, or use --runs on another"),
+        ("sqlite", lambda: probe_sqlite(folder), "make the folder writable, on a local disk with room"),
+        ("disk", lambda: probe_disk(folder), f"free {FREE_MB_NEEDED} MB on this disk, or use --runs on another"),
     ]
     found = [await _checked(name, probe, mend) for name, probe, mend in local]
     return [*found, *await probe_box(box)]

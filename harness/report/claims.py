@@ -106,6 +106,13 @@ def budget_rows(summary: Mapping[str, Json]) -> list[tuple[str, float, float | N
     ]
 
 
+def mode_claim(summary: Mapping[str, Json]) -> str:
+    """How the number came about, and what that cannot promise."""
+    if summary.get("mode") == "inline":
+        return "inline: candidate and eval run as one program, so a candidate can change what is measured"
+    return "split: a second box, without candidate code, computes the score"
+
+
 def isolation_claim(summary: Mapping[str, Json]) -> str:
     """The box back end, and what it is not."""
     return line(str(summary.get("isolation") or "not opened yet"))

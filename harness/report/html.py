@@ -16,7 +16,7 @@ from plotly.offline import get_plotlyjs  # pyright: ignore[reportMissingTypeStub
 
 from harness.errors import StorageError
 from harness.records import Json, Verdict
-from harness.report.claims import budget_rows, claims, holdout_claim, isolation_claim, vault_claim
+from harness.report.claims import budget_rows, claims, holdout_claim, isolation_claim, mode_claim, vault_claim
 from harness.report.numbers import duration, metric, part
 from harness.report.plots import COLOURS, metric_figure, tree_figure, tree_width
 from harness.report.view import RunView, TicketView, load
@@ -92,7 +92,7 @@ def _facts(view: RunView) -> list[tuple[str, str]]:
         ("subject", str(summary["subject"])),
         ("metric", f"{view.metric}, {'lower' if view.direction == 'min' else 'higher'} is better"),
         ("policy and agent", f"{part(view.run, 'policy').get('name')} and {summary.get('agent')}"),
-        ("eval", _mode(summary)),
+        ("eval", mode_claim(summary)),
         ("seed and workers", f"{summary.get('seed')} and {summary.get('workers')}"),
         ("box", isolation_claim(summary)),
         ("ledger head", str(summary.get("ledger_head"))),
@@ -101,15 +101,11 @@ def _facts(view: RunView) -> list[tuple[str, str]]:
     ]
 
 
-def _mode(summary: Mapping[str, Json]) -> str:
-    if summary.get("mode") == "inline":
-        return "inline: the eval runs beside the candidate and could be misled by it"
-    return "split: a box without candidate code computes the score"
-
-
 def _warning(summary: Mapping[str, Json]) -> str:
     if "no isolation" in str(summary.get("isolation")):
         return "This run had no isolation: candidate code ran as the user who started it."
+    if summary.get("mode") == "inline":
+        return f"The eval of this run is {mode_claim(summary)}. Read the diff before you believe the number."
     return ""
 
 

@@ -51,10 +51,12 @@ def metric_figure(view: RunView) -> str:
     for ticket in view.tickets:
         by_verdict[ticket.verdict].append(ticket)
     low, high = bounds(view)
+    last = max(1, len(view.tickets))
+    room = 0.02 * last
     traces += [_verdict_trace(name, by_verdict[name], (low, high), view.metric) for name in COLOURS if by_verdict[name]]
     return _figure(
         traces,
-        xaxis={"title": {"text": "ticket"}, "rangemode": "tozero", "gridcolor": "#eceef1", "zeroline": False},
+        xaxis={"title": {"text": "ticket"}, "range": [-room, last + room], "gridcolor": "#eceef1", "zeroline": False},
         yaxis={
             "title": {"text": f"{view.metric} (visible)"},
             "gridcolor": "#eceef1",

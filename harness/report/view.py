@@ -108,6 +108,14 @@ class RunView:
             f"no variant {line(name, 40)} in run {self.run_id}", mend=f"root, best, or one of the archived: {known}"
         )
 
+    def rollouts_of(self, ticket: TicketView) -> list[RolloutView]:
+        """What was paid for a ticket: its own rollouts, and the screening run of its tree."""
+        return [
+            rollout
+            for rollout in self.rollouts
+            if rollout.ticket == ticket.ticket or (rollout.purpose == "screen" and rollout.tree == ticket.tree)
+        ]
+
     def ticket(self, name: str) -> TicketView | None:
         """The ticket behind a variant's name or `t7`; None for the root. Raises InputError."""
         for ticket in self.tickets:

@@ -114,7 +114,7 @@ async def _ticket(
     status = "refused" if refused else "proposed"
     await archive.store_proposal(StoredProposal(number, parent.id, tree, note, {}, violations, status))
     if tree is not None and verdict is not Verdict.DUPLICATE:
-        key = RolloutKey(tree, Split.VISIBLE, ticket=number)
+        key = RolloutKey(tree, Split.VISIBLE)
         await archive.begin_rollout(key, 11)
         ended = Status.AGENT_ERROR if verdict is Verdict.CRASHED else Status.OK
         detail = "Traceback: \x1b[31mred" if verdict is Verdict.CRASHED else ""
