@@ -84,10 +84,21 @@ def arguments(
         yield from ("--perms", "1777" if place in {TMP, SHM} else "0755", "--size", size, "--tmpfs", place)
     for path, descriptor in inherited.files.items():
         yield from ("--perms", "0444", "--file", str(descriptor), path)
+    covers = _covers(python.binds)
+    for cover in covers:
+        yield from ("--size", "65536", "--tmpfs", cover)
     yield from python.binds
     yield from mounts
-    yield from ("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/")
+    for path in (*covers, "/dev", "/"):
+        yield from ("--remount-ro", path)
+    yield from ("--chdir", "/")
     yield from ("--", python.executable, "-I", "-S", "-E", ENTRY_POINT)
+
+
+def _covers(binds: Sequence[Bind]) -> list[str]:
+    """Folders of a Python that lies in one of the box's own writable places: each must not be writable there."""
+    parents = {str(Path(bind.at).parent) for bind in binds}
+    return sorted(parent for parent in parents if any(parent.startswith(place + "/") for place in PLACES))
 
 
 def spelled(words: Iterator[str | Bind], places: Mapping[str, str]) -> list[str]:

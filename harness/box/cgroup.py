@@ -8,6 +8,7 @@ alone, and the worker's watchdog holds the limit instead.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import secrets
 import time
@@ -76,7 +77,7 @@ class Cgroup:
     def __init__(self, owner: str, limits: Limits) -> None:
         self.held: frozenset[str] = frozenset()
         self._folders: dict[str, Path] = {}
-        name = f"{_PREFIX}{owner}-{secrets.token_hex(4)}"
+        name = _mark(owner) + secrets.token_hex(4)
         for controller, seat in seats().items():
             folder = seat.folder / name
             try:
@@ -129,16 +130,15 @@ def _settings(controller: str, version: int, limits: Limits) -> list[tuple[str, 
     return [("cpu.max", f"{quota} {_PERIOD_US}")]
 
 
+def _mark(owner: str) -> str:
+    """How groups of `owner` begin. A digest, for a box can read its group's name in /proc/self/cgroup."""
+    return f"{_PREFIX}{hashlib.sha256(owner.encode()).hexdigest()[:16]}-"
+
+
 def leftovers(owner: str) -> list[Path]:
     """Groups of boxes of `owner`."""
     folders = {seat.folder for seat in seats().values()}
-    size = len(_PREFIX) + len(owner) + 9
-    return [
-        found
-        for folder in folders
-        for found in folder.glob(f"{_PREFIX}{owner}-*")
-        if found.is_dir() and len(found.name) == size
-    ]
+    return [found for folder in folders for found in folder.glob(_mark(owner) + "*") if found.is_dir()]
 
 
 def _remove(folder: Path, patience_s: float = 2.0) -> None:

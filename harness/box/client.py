@@ -125,10 +125,10 @@ class Client:
     async def put(self, entries: Iterable[Entry], at: bytes, *, read_only: bool) -> None:
         """Write entries below `at`. Raises GuestError with the errno, ValueError for entries that may not go in."""
         channel = self._open()
-        encoded = list(wire.encode_entries(entries, channel))
+        entries = [wire.checked_entry(entry) for entry in entries]
         await self._write(wire.encode(wire.PUT, channel, wire.pack([at, b"1" if read_only else b"0"])))
         batch = bytearray()
-        for part in encoded:
+        for part in wire.encode_entries(entries, channel):
             batch += part
             if len(batch) >= _BATCH:
                 await self._write(bytes(batch))

@@ -90,8 +90,10 @@ class EmbeddedBoxes:
         if not _OWNER.fullmatch(spec.owner):
             raise ValueError(f"an owner is a plain name of at most 64 characters, not {spec.owner!r}")
         mounts = _mounts(spec)
-        body = _Body(*await self._start(spec, mounts), Cgroup(spec.owner, spec.limits))
+        process, info = await self._start(spec, mounts)
+        body = _Body(process, info)
         try:
+            body.group = Cgroup(spec.owner, spec.limits)
             box = await self._greet(body, spec, mounts)
             try:
                 yield box
@@ -101,7 +103,7 @@ class EmbeddedBoxes:
             with anyio.CancelScope(shield=True):
                 await body.end()
                 await body.process.aclose()
-            body.release()
+                await anyio.to_thread.run_sync(body.release)
 
     async def _start(self, spec: BoxSpec, mounts: list[Bind]) -> tuple[Process, int]:
         program = self._program or next(iter(bubblewrap.candidates()), None)
@@ -141,7 +143,7 @@ class EmbeddedBoxes:
                         keep=bubblewrap.kept([*self._python.binds, *mounts]),
                         disk=True,
                         nproc=_OWN_COUNT,
-                        held=body.group.held,
+                        held=body.group.held if body.group is not None else (),
                     )
                 )
         except TimeoutError:
@@ -153,7 +155,7 @@ class EmbeddedBoxes:
             limits=spec.limits,
             place=Place(box_env(self._python, spec.limits, home=bubblewrap.HOME), self._python.executable),
             end=body.end,
-            oom_kills=body.group.oom_kills,
+            oom_kills=body.oom_kills,
         )
 
 
@@ -164,9 +166,9 @@ def _mounts(spec: BoxSpec) -> list[Bind]:
 class _Body:
     """The processes of one box, as the host holds them: bubblewrap's monitor, the worker, the control group."""
 
-    def __init__(self, process: Process, info: int, group: Cgroup) -> None:
+    def __init__(self, process: Process, info: int) -> None:
         self.process = process
-        self.group = group
+        self.group: Cgroup | None = None
         self._info = info
         self._worker = -1
 
@@ -179,7 +181,8 @@ class _Body:
             self._worker = os.pidfd_open(worker)
         except (OSError, ValueError, KeyError):
             raise InfraError("bubblewrap did not say which process is the box") from None
-        self.group.join({self.process.pid, worker})
+        if self.group is not None:
+            self.group.join({self.process.pid, worker})
 
     async def end(self) -> None:
         """Kill the box and wait until nothing is left of it. May be called again."""
@@ -201,7 +204,12 @@ class _Body:
         os.close(self._info)
         if self._worker >= 0:
             os.close(self._worker)
-        self.group.remove()
+        if self.group is not None:
+            self.group.remove()
+
+    def oom_kills(self) -> int:
+        """How many processes of the box the kernel killed for memory so far."""
+        return self.group.oom_kills() if self.group is not None else 0
 
 
 def _as_is(program: Path, words: Sequence[str | Bind]) -> list[str]:

@@ -56,4 +56,7 @@ def _must(result: int, what: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except OSError as error:
+        sys.exit(f"launch: {error}")

@@ -31,7 +31,8 @@ _DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How commands meet this box: the base environment, and the map from the box's paths to the worker's."""
+    """How commands meet this box: the base environment and the Python, both as the worker sees them, and the map from
+    the box's paths to the worker's."""
 
     env: Mapping[str, str]
     python: str
@@ -151,11 +152,14 @@ class LiveBox:
         return self._place.path(clean)
 
     def _request(self, command: Command) -> Request:
-        argv = [self._place.python if command.argv[0] == "python" else command.argv[0], *command.argv[1:]]
-        env = {**self._place.env, **command.env}
+        place = self._place
+        argv = [place.path(argument) for argument in command.argv]
+        if argv[0] == "python":
+            argv[0] = place.python
+        env = {**place.env, **{name: place.path(value) for name, value in command.env.items()}}
         return Request(
-            argv=[self._place.path(arg).encode() for arg in argv],
-            env={name.encode(): self._place.path(value).encode() for name, value in env.items()},
+            argv=[argument.encode() for argument in argv],
+            env={name.encode(): value.encode() for name, value in env.items()},
             cwd=self._place.path(command.cwd).encode(),
             stdin=command.stdin,
             deadline_s=command.deadline_s,

@@ -108,8 +108,8 @@ async def _greet(process: Process, root: Path, spec: BoxSpec, python: Python) ->
     env = {
         **box_env(python, spec.limits, home=str(root / "home")),
         LABEL: spec.owner,
-        "TMPDIR": TMP,
-        **{f"STROP_{folder[1:].upper()}": folder for folder in FOLDERS},
+        "TMPDIR": str(root / TMP[1:]),
+        **{f"STROP_{folder[1:].upper()}": str(root / folder[1:]) for folder in FOLDERS},
     }
     place = Place(env, python.executable, dict(sorted(inside.items(), key=lambda pair: -len(pair[0]))))
 

@@ -122,13 +122,19 @@ def checked_path(path: bytes) -> bytes:
     return path
 
 
+def checked_entry(entry: Entry) -> Entry:
+    """`entry` if it may go into a box: a file or a folder with a clean path. Raises ValueError."""
+    if entry.kind not in {"file", "dir"}:
+        raise ValueError(f"only files and folders go into a box, not a {entry.kind}: {entry.path[:200]!r}")
+    checked_path(entry.path)
+    return entry
+
+
 def encode_entries(entries: Iterable[Entry], channel: int) -> Iterator[bytes]:
-    """The frames that put files and folders into a box, without the END. Other kinds raise ValueError."""
+    """The frames that put checked entries into a box, without the END."""
     for entry in entries:
-        if entry.kind not in {"file", "dir"}:
-            raise ValueError(f"only files and folders go into a box, not a {entry.kind}: {entry.path[:200]!r}")
         head = ENTRY_HEAD.pack(KINDS.index(entry.kind), entry.mode & 0o777, 1, len(entry.data))
-        yield encode(ENTRY, channel, head + checked_path(entry.path))
+        yield encode(ENTRY, channel, head + entry.path)
         for at in range(0, len(entry.data), CHUNK):
             yield encode(DATA, channel, entry.data[at : at + CHUNK])
 
