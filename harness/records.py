@@ -60,7 +60,8 @@ class RolloutKey:
     """What makes a rollout the same rollout: it is paid for once under this key, crash or no crash.
 
     `tree` is the variant's git tree id; `repeat` numbers the harness-chosen seed; `ticket` and `purpose`
-    separate fresh confirmation runs from screening runs of the same tree.
+    separate fresh confirmation runs from screening runs of the same tree; `example` names one task or example when
+    the unit of work is not a whole split.
     """
 
     tree: str
@@ -68,9 +69,11 @@ class RolloutKey:
     repeat: int = 0
     ticket: int = 0
     purpose: Literal["screen", "confirm", "holdout", "vault", "root"] = "screen"
+    example: str = ""
 
     def __str__(self) -> str:
-        return f"{self.ticket}/{self.purpose}/{self.split}/{self.repeat}/{self.tree}"
+        whole = f"{self.ticket}/{self.purpose}/{self.split}/{self.repeat}/{self.tree}"
+        return f"{whole}/{self.example}" if self.example else whole
 
 
 @dataclass(frozen=True, slots=True)

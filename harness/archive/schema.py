@@ -32,7 +32,7 @@ CREATE TABLE attempts (
     note TEXT NOT NULL, memo TEXT NOT NULL, reason TEXT NOT NULL);
 CREATE TABLE rollouts (
     n INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, tree TEXT NOT NULL, split TEXT NOT NULL, repeat INTEGER NOT NULL,
-    ticket INTEGER NOT NULL, purpose TEXT NOT NULL, seed INTEGER NOT NULL, begun INTEGER NOT NULL,
+    ticket INTEGER NOT NULL, purpose TEXT NOT NULL, example TEXT NOT NULL, seed INTEGER NOT NULL, begun INTEGER NOT NULL,
     status TEXT, score, items TEXT, detail TEXT, outputs TEXT, wall_s, cpu_s);
 CREATE TABLE sessions (n INTEGER PRIMARY KEY, wall_s REAL NOT NULL);
 """
@@ -41,8 +41,8 @@ LEDGER = "seq, kind, ticket, body, obs, hash, seal"
 PROPOSAL = "ticket, parent, tree, note, memo, violations, status"
 VARIANT = "id, ticket, tree, parents, verdict, score, note"
 ATTEMPT = "ticket, parent, variant, verdict, score, parent_score, note, memo, reason"
-RESERVED = "key, tree, split, repeat, ticket, purpose, seed, begun"
-ROLLOUT = "tree, split, repeat, ticket, purpose, seed, status, score, items, detail, outputs, wall_s, cpu_s"
+RESERVED = "key, tree, split, repeat, ticket, purpose, example, seed, begun"
+ROLLOUT = "tree, split, repeat, ticket, purpose, example, seed, status, score, items, detail, outputs, wall_s, cpu_s"
 
 Row = tuple[Any, ...]
 
@@ -143,8 +143,8 @@ def outcome_row(outcome: Outcome) -> Row:
 
 
 def as_rollout(row: Row) -> tuple[RolloutKey, int, Outcome | None]:
-    tree, split, repeat, ticket, purpose, seed, status, *measured = row
-    key = RolloutKey(tree, Split(split), repeat, ticket, purpose)
+    tree, split, repeat, ticket, purpose, example, seed, status, *measured = row
+    key = RolloutKey(tree, Split(split), repeat, ticket, purpose, example)
     if status is None:
         return key, seed, None
     score, items, detail, outputs, wall_s, cpu_s = measured

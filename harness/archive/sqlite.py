@@ -268,7 +268,7 @@ def _commit(connection: sqlite3.Connection, commit: Commit) -> LedgerEntry:
 def _begin(connection: sqlite3.Connection, key: RolloutKey, seed: int) -> Outcome | None:
     found = reading.rollout(connection, key)
     if found is None:
-        row = (str(key), key.tree, str(key.split), key.repeat, key.ticket, key.purpose, seed, 1)
+        row = (str(key), key.tree, str(key.split), key.repeat, key.ticket, key.purpose, key.example, seed, 1)
         schema.insert(connection, "rollouts", schema.RESERVED, row)
         return None
     begun_with, outcome = found

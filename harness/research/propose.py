@@ -54,7 +54,14 @@ async def _judged(
     entries = proposal.tree if proposal.tree is not None else apply_changes(tree, proposal.changes)
     child = admit(entries)
     if isinstance(child, Refusal):
-        return _stored(ticket, parent_id, None, REFUSED, proposal=proposal, violations=tuple(str(found) for found in child.violations))
+        return _stored(
+            ticket,
+            parent_id,
+            None,
+            REFUSED,
+            proposal=proposal,
+            violations=tuple(str(found) for found in child.violations),
+        )
     violations = judge(tree, child, session.subject.editable)
     if violations:
         found = tuple(str(violation) for violation in violations)

@@ -41,7 +41,7 @@ class Rollouts:
 
     def seed_of(self, key: RolloutKey) -> int:
         """The harness-chosen seed: the same for every variant of one comparison, fresh for every other."""
-        return derive(self.seed, "rollout", key.ticket, key.purpose, key.split, key.repeat) % 2**31
+        return derive(self.seed, "rollout", key.ticket, key.purpose, key.split, key.repeat, key.example) % 2**31
 
     async def run(self, key: RolloutKey, tree: Tree) -> Outcome:
         """The outcome of `key`, from the archive if it is already paid for. Raises InfraError, StorageError."""
