@@ -99,8 +99,13 @@ class Box(Protocol):
 class Boxes(Protocol):
     """A back end that opens boxes."""
 
-    name: Literal["docker", "embedded", "process"]
-    isolated: bool
+    @property
+    def name(self) -> Literal["docker", "embedded", "process"]: ...
+
+    @property
+    def isolated(self) -> bool:
+        """False for `process` alone: every log line and report of such a run says "no isolation"."""
+        ...
 
     async def prepare(self) -> None:
         """Prove once that a box can be opened here. Raises BoxUnavailableError with what to do."""
@@ -108,6 +113,10 @@ class Boxes(Protocol):
 
     def open(self, spec: BoxSpec) -> AbstractAsyncContextManager[Box]:
         """A fresh box; leaving the context kills it with everything in it. Raises InfraError."""
+        ...
+
+    def enforcement(self) -> Mapping[str, str]:
+        """How each of isolation, memory, pids, cpu and disk is held on this machine, one short phrase each."""
         ...
 
     async def reap(self, owners: Sequence[str]) -> int:

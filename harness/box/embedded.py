@@ -21,7 +21,7 @@ from typing import Literal
 import anyio
 from anyio.abc import Process
 
-from harness.box import bubblewrap, launch, seccomp
+from harness.box import bubblewrap, cgroup, launch, seccomp
 from harness.box.base import BoxSpec, Command
 from harness.box.cgroup import Cgroup, seats
 from harness.box.client import Client
@@ -54,6 +54,7 @@ class EmbeddedBoxes:
             return
         if sys.platform != "linux":
             raise BoxUnavailableError("embedded boxes", reason="they need Linux", mend="use Docker on this system")
+        await anyio.to_thread.run_sync(cgroup.sweep)
         reasons: list[str] = []
         for program in [self._program] if self._program else bubblewrap.candidates():
             self._program = program

@@ -37,6 +37,7 @@ def reap(owners: Sequence[str]) -> int:
         for group in cgroup.leftovers(owner):
             cgroup.remove(group)
             gone += not group.exists()
+    cgroup.sweep()
     return gone
 
 
