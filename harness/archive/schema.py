@@ -32,8 +32,8 @@ CREATE TABLE attempts (
     note TEXT NOT NULL, memo TEXT NOT NULL, reason TEXT NOT NULL);
 CREATE TABLE rollouts (
     n INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, tree TEXT NOT NULL, split TEXT NOT NULL, repeat INTEGER NOT NULL,
-    ticket INTEGER NOT NULL, purpose TEXT NOT NULL, example TEXT NOT NULL, seed INTEGER NOT NULL, begun INTEGER NOT NULL,
-    status TEXT, score, items TEXT, detail TEXT, outputs TEXT, wall_s, cpu_s);
+    ticket INTEGER NOT NULL, purpose TEXT NOT NULL, example TEXT NOT NULL, seed INTEGER NOT NULL,
+    begun INTEGER NOT NULL, status TEXT, score, items TEXT, detail TEXT, outputs TEXT, wall_s, cpu_s);
 CREATE TABLE sessions (n INTEGER PRIMARY KEY, wall_s REAL NOT NULL);
 """
 
