@@ -35,6 +35,8 @@ _ENVIRONMENT = {
     "GIT_CONFIG_SYSTEM": "/dev/null",
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_DEFAULT_HASH": "sha1",
+    "GIT_DEFAULT_REF_FORMAT": "files",
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_OPTIONAL_LOCKS": "0",

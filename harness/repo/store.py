@@ -24,6 +24,7 @@ from harness.errors import InputError, IntegrityError, StorageError
 from harness.failpoint import failpoint
 from harness.repo import objects
 from harness.repo.git import GitError, run_git
+from harness.repo.refs import fsync_folder, move_ref, read_ref
 from harness.tree import File, Tree
 
 FOLDER_NAME = "archive.git"
@@ -31,7 +32,6 @@ ANCHOR_REF = "refs/strop/head"
 ZEROS = "0" * 64
 PACK_FROM = 32
 
-_NO_OBJECT = "0" * 40
 _T = TypeVar("_T")
 
 
@@ -59,6 +59,7 @@ class TreeStore:
         self._limiter = CapacityLimiter(1)
         self._db: _Database | None = None
         self._last_anchor: str | None = None
+        self._known: set[str] = set()
 
     async def create(self) -> None:
         """Make the repository and anchor an empty ledger in it."""
@@ -78,12 +79,15 @@ class TreeStore:
 
     async def read(self, tree_id: str) -> Tree:
         """The tree by its id, every object hashed again on the way."""
-        return await self._run(lambda: Tree(self._files(tree_id, "")))
+        return await self._run(lambda: Tree(self._files(tree_id)))
 
-    async def check(self, tree_ids: Iterable[str]) -> int:
-        """Hash every object of these trees again, each once; how many there were."""
-        ids = list(tree_ids)
-        return await self._run(lambda: self._check(ids))
+    async def check(self, tree_id: str, seen: set[str]) -> None:
+        """Hash every object of a tree again, less those in `seen`; what was sound is added to it."""
+        await self._run(lambda: self._check(tree_id, seen))
+
+    async def listing(self, tree_id: str) -> Tree:
+        """The tree's paths and modes with each file's object id in place of its data: for comparing big trees."""
+        return await self._run(lambda: Tree(self._listed(tree_id, "")))
 
     async def keep(self, ref: str, tree_id: str) -> None:
         """Hold a tree under `refs/strop/REF`. The same tree again is nothing new, another one an IntegrityError."""
@@ -114,15 +118,13 @@ class TreeStore:
 
     def _create(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        if (self.path / "HEAD").exists() and self._ref(ANCHOR_REF) is not None:
+        if (self.path / "HEAD").exists() and read_ref(self.path, ANCHOR_REF) is not None:
             raise InputError("already holds the trees of a run", file=self.path, mend="choose a new run folder")
-        run_git(
-            ["init", "--quiet", "--bare", "--template=", "--object-format=sha1", str(self.path)], cwd=self.path.parent
-        )
+        run_git(["init", "--quiet", "--bare", "--template=", str(self.path)], cwd=self.path.parent)
         self._open(repair=True)
         self._anchor(ZEROS, ZEROS, 0)
-        _fsync_folder(self.path)
-        _fsync_folder(self.path.parent)
+        fsync_folder(self.path)
+        fsync_folder(self.path.parent)
 
     def _open(self, *, repair: bool) -> None:
         if not (self.path / "objects").is_dir():
@@ -141,8 +143,9 @@ class TreeStore:
         if len(missing) > PACK_FROM:
             # one file to wait for instead of hundreds
             run_git(["index-pack", "--stdin"], git_dir=self.path, stdin=objects.encode_pack(missing))
-            _fsync_folder(self.path / "objects" / "pack")
+            fsync_folder(self.path / "objects" / "pack")
             self._db = None
+            self._known.update(missing)
             return
         touched: set[Path] = set()
         for name, (kind, data) in missing.items():
@@ -153,10 +156,11 @@ class TreeStore:
             self._put_one(place, b"%s %d\0%s" % (kind.encode(), len(data), data))
             touched.add(place.parent)
         for folder in touched:
-            _fsync_folder(folder)
+            fsync_folder(folder)
+        self._known.update(missing)
 
     def _has(self, name: str) -> bool:
-        return self._place(name).exists() or self._objects.has_object(bytes.fromhex(name))
+        return name in self._known or self._place(name).exists() or self._objects.has_object(bytes.fromhex(name))
 
     def _place(self, name: str) -> Path:
         return self.path / "objects" / name[:2] / name[2:]
@@ -202,16 +206,19 @@ class TreeStore:
             self._db = cast(_Database, GitDB(str(self.path / "objects")))
         return self._db
 
-    def _files(self, tree_id: str, prefix: str) -> Iterable[tuple[str, File]]:
+    def _files(self, tree_id: str) -> Iterable[tuple[str, File]]:
+        for path, listed in self._listed(tree_id, ""):
+            yield path, File(self._get(listed.data.decode(), "blob"), listed.executable)
+
+    def _listed(self, tree_id: str, prefix: str) -> Iterable[tuple[str, File]]:
         for name, kind, child in objects.decode_folder(tree_id, self._get(tree_id, "tree")):
             if kind == "folder":
-                yield from self._files(child, f"{prefix}{name}/")
+                yield from self._listed(child, f"{prefix}{name}/")
             else:
-                yield prefix + name, File(self._get(child, "blob"), executable=kind == "executable")
+                yield prefix + name, File(child.encode(), executable=kind == "executable")
 
-    def _check(self, tree_ids: list[str]) -> int:
-        seen: set[str] = set()
-        ahead: list[tuple[str, objects.ObjectKind]] = [(name, "tree") for name in tree_ids]
+    def _check(self, tree_id: str, seen: set[str]) -> None:
+        ahead: list[tuple[str, objects.ObjectKind]] = [(tree_id, "tree")]
         while ahead:
             name, kind = ahead.pop()
             if name in seen:
@@ -221,32 +228,19 @@ class TreeStore:
             if kind == "tree":
                 for _, row, child in objects.decode_folder(name, data):
                     ahead.append((child, "tree" if row == "folder" else "blob"))
-        return len(seen)
-
-    def _ref(self, ref: str) -> str | None:
-        try:
-            return run_git(["rev-parse", "--verify", "--quiet", ref], git_dir=self.path).decode().strip()
-        except GitError as error:
-            if error.code == 1:
-                return None
-            raise
-
-    def _move(self, ref: str, new: str, old: str | None) -> None:
-        order = f"start\nupdate {ref} {new} {old or _NO_OBJECT}\nprepare\ncommit\n"
-        run_git(["update-ref", "--stdin"], git_dir=self.path, stdin=order.encode())
 
     def _keep(self, ref: str, tree_id: str) -> None:
         self._get(tree_id, "tree")
         data = objects.encode_commit(tree_id, ref)
         commit = objects.object_id("commit", data)
         name = f"refs/strop/{ref}"
-        held = self._ref(name)
+        held = read_ref(self.path, name)
         if held == commit:
             return
         if held is not None:
             raise IntegrityError(f"ref {name}", expected=commit, found=held)
         self._put({commit: ("commit", data)})
-        self._move(name, commit, None)
+        move_ref(self.path, name, commit, None)
 
     def _kept(self) -> dict[str, str]:
         listing = run_git(["for-each-ref", "--format=%(refname) %(objectname)", "refs/strop/"], git_dir=self.path)
@@ -262,13 +256,14 @@ class TreeStore:
         name = objects.object_id("blob", data)
         self._put({name: ("blob", data)})
         failpoint("anchor-written")
-        before = self._last_anchor or self._ref(ANCHOR_REF)
+        before = self._last_anchor or read_ref(self.path, ANCHOR_REF)
         if name != before:
-            self._move(ANCHOR_REF, name, before)
+            # a move that a power cut takes back is a lag, which the next owner makes up for
+            move_ref(self.path, ANCHOR_REF, name, before, durable=False)
         self._last_anchor = name
 
     def _anchored(self) -> tuple[str, str, int] | None:
-        name = self._ref(ANCHOR_REF)
+        name = read_ref(self.path, ANCHOR_REF)
         if name is None:
             return None
         try:
@@ -276,11 +271,3 @@ class TreeStore:
             return str(found["hash"]), str(found["seal"]), int(found["seq"])
         except (ValueError, TypeError, KeyError) as error:
             raise IntegrityError(f"anchor {ANCHOR_REF}", expected="hash, seal and seq", found=repr(error)) from error
-
-
-def _fsync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -107,6 +107,14 @@ def test_a_tree_object_the_door_would_not_have_let_in_is_refused(data):
         decode_folder("f" * 40, data)
 
 
+async def test_a_listing_has_ids_for_data(tmp_path):
+    store = await made(tmp_path)
+    tree_id = await store.write(TREE)
+    listed = await store.listing(tree_id)
+    assert [(path, file.executable) for path, file in listed.items()] == [(p, f.executable) for p, f in TREE.items()]
+    assert listed["a.py"].data.decode() == git(store.path, "rev-parse", f"{tree_id}:a.py")
+
+
 async def test_a_child_costs_only_what_changed(tmp_path):
     store = await made(tmp_path)
     tree = many(200)
@@ -147,7 +155,7 @@ async def test_damage_is_found_on_reading(tmp_path):
         with pytest.raises(IntegrityError, match=blob):
             await store.read(tree_id)
         with pytest.raises(IntegrityError, match=blob):
-            await store.check([tree_id])
+            await store.check(tree_id, set())
     place.unlink()
     with pytest.raises(IntegrityError, match=blob):
         await store.read(tree_id)
@@ -272,7 +280,9 @@ async def test_kill_9_leaves_no_hole(tmp_path):
         again = TreeStore(store.path)
         await again.open()
         for tree in (await again.kept()).values():
-            assert await again.check([tree]) == 6
+            objects: set[str] = set()
+            await again.check(tree, objects)
+            assert len(objects) == 6
         anchored = await again.anchored()
         assert anchored is not None
         assert anchored[2] < number
