@@ -1,0 +1,75 @@
+"""Pareto selection over instances, after Algorithm 2 of GEPA (arXiv 2507.19457). Pure: scores in, candidates out.
+
+`scores[k][i]` is candidate k on instance i, larger is better, None where there is no score. A candidate *wins* an
+instance when none scores higher there; ties are won by all, also at zero; a None wins nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.errors import InputError
+
+Scores = Sequence[Sequence[float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """The surviving candidates in order, and who wins each instance (removed candidates included)."""
+
+    survivors: tuple[int, ...]
+    wins: tuple[frozenset[int], ...]
+
+    def frequency(self, candidate: int) -> int:
+        """How many instances `candidate` wins."""
+        return sum(candidate in winners for winners in self.wins)
+
+
+def front(scores: Scores) -> Front:
+    """Winners of at least one instance, less those whose every win is shared with another survivor.
+
+    Removal goes from the lowest index up. One pass is enough: a removal only makes the others less removable.
+    Raises InputError when the rows differ in length.
+    """
+    instances = len(scores[0]) if scores else 0
+    if any(len(row) != instances for row in scores):
+        raise InputError("candidates are scored on different numbers of instances", mend="score all on the same ones")
+    wins = tuple(_winners(scores, instance) for instance in range(instances))
+    alive = set[int]().union(*wins)
+    for candidate in sorted(alive):
+        won = [winners for winners in wins if candidate in winners]
+        if all(len(winners & alive) > 1 for winners in won):
+            alive.discard(candidate)
+    return Front(tuple(sorted(alive)), wins)
+
+
+def pareto_front(scores: Scores) -> list[int]:
+    """The indices of the surviving candidates, in order; empty when nobody has a score."""
+    return list(front(scores).survivors)
+
+
+def pareto_weights(scores: Scores) -> list[float]:
+    """The chance of each candidate to be selected: instances won over all survivors' wins; zero off the front."""
+    found = front(scores)
+    counts = [found.frequency(k) if k in found.survivors else 0 for k in range(len(scores))]
+    total = sum(counts)
+    return [count / total for count in counts] if total else [0.0] * len(scores)
+
+
+def pareto_choice(scores: Scores, rng: np.random.Generator) -> int:
+    """Draw one candidate by `pareto_weights`; uniformly when nobody has a score. Raises InputError on no candidates."""
+    if not scores:
+        raise InputError("there is no candidate to select from", mend="score the seed first")
+    weights = pareto_weights(scores)
+    if not any(weights):
+        return int(rng.integers(len(scores)))
+    return int(rng.choice(len(scores), p=weights))
+
+
+def _winners(scores: Scores, instance: int) -> frozenset[int]:
+    column = [(row[instance], k) for k, row in enumerate(scores)]
+    top = max((score for score, _ in column if score is not None), default=None)
+    return frozenset(k for score, k in column if score is not None and score == top)
