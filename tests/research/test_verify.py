@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 import subprocess
+import sys
 from contextlib import aclosing
 from pathlib import Path
 
@@ -101,6 +102,30 @@ async def test_verify_changes_nothing(run):
     assert {
         path: path.read_bytes() for path in run.rglob("*") if path.is_file() and "run.db-" not in path.name
     } == before
+
+
+async def test_a_read_only_copy_is_verified_without_a_trace(run):
+    code = (
+        "import ctypes, os, sys\nfrom pathlib import Path\nimport anyio\nfrom harness.research.verify import verify\n"
+        # root passes every permission check, so its capabilities are dropped
+        "header = (ctypes.c_uint32 * 2)(0x20080522, 0)\n"
+        "os.geteuid() or ctypes.CDLL(None).capset(header, (ctypes.c_uint32 * 6)())\n"
+        "print(anyio.run(verify, Path(sys.argv[1])).tickets)\n"
+    )
+    for suffix in ("-shm", "-wal"):
+        (run / f"run.db{suffix}").unlink(missing_ok=True)
+    before = sorted(run.rglob("*"))
+    folders = [run, *(path for path in before if path.is_dir())]
+    for path in folders:
+        path.chmod(0o555)
+    try:
+        argv = [sys.executable, "-c", code, str(run)]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)  # noqa: ASYNC221 - nothing else runs
+    finally:
+        for path in folders:
+            path.chmod(0o755)
+    assert done.stdout == "6\n", done.stderr
+    assert sorted(run.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
