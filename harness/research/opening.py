@@ -23,15 +23,15 @@ from harness.policy.load import SUBJECT_FILE, load_subject
 from harness.policy.schema import Policy, SubjectFile
 from harness.records import Json, Outcome, RolloutKey, Split
 from harness.repo.door import Refusal, admit, scan_folder
+from harness.repo.export import origin
 from harness.repo.store import TreeStore
+from harness.research.cross_check import fold
 from harness.research.rollouts import Rollouts
 from harness.research.runs import owner_of
 from harness.research.session import Emit, Hold, Session
-from harness.research.summary import standing_of
 from harness.tree import Tree
 from harness.version import VERSION
 
-STORE = "archive.git"
 _CANARY_S = 20.0
 
 
@@ -39,6 +39,7 @@ _CANARY_S = 20.0
 class Plan:
     """What a new run is about to do; made before anything is written."""
 
+    folder: Path
     subject: Subject
     policy: Policy
     seed: int
@@ -55,7 +56,7 @@ async def plan(
     whole = await anyio.to_thread.run_sync(_read_folder, folder)
     subject = pin(loaded.file, whole, folder / SUBJECT_FILE)
     make_agent(loaded.policy.agent.name, cast("Mapping[str, Json]", loaded.policy.agent.config))
-    return Plan(subject, loaded.policy, 0 if seed is None else seed)
+    return Plan(folder, subject, loaded.policy, 0 if seed is None else seed)
 
 
 async def begin(plan: Plan, hold: Hold) -> None:
@@ -79,6 +80,10 @@ async def begin(plan: Plan, hold: Hold) -> None:
         "version": VERSION,
     }
     await hold.append("run", body)
+    await hold.archive.set_meta("subject_folder", str(await anyio.to_thread.run_sync(plan.folder.resolve)))
+    came_from = await anyio.to_thread.run_sync(origin, plan.folder)
+    if came_from is not None:
+        await hold.archive.set_meta("subject_commit", came_from.commit)
 
 
 async def assemble(hold: Hold, boxes: Boxes, emit: Emit) -> Session:
@@ -106,7 +111,7 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit) -> Session:
         policy=policy,
         agent=make_agent(policy.agent.name, cast("Mapping[str, Json]", policy.agent.config)),
         rollouts=rollouts,
-        standing=standing_of(rows),
+        standing=fold(rows),
         emit=emit,
         isolation=boxes.name if boxes.isolated else f"{boxes.name} (no isolation)",
     )

@@ -23,10 +23,10 @@ from harness.errors import InputError, StropError
 from harness.events import Event, RunFinished, RunStarted
 from harness.failpoint import failpoint
 from harness.records import Json, RunState
-from harness.repo.store import TreeStore
+from harness.repo.store import FOLDER_NAME, TreeStore
 from harness.research.baseline import measure_root
 from harness.research.engine import Engine
-from harness.research.opening import STORE, assemble, begin, plan, recorded_policy
+from harness.research.opening import assemble, begin, plan, recorded_policy
 from harness.research.runs import list_runs, new_folder, owner_of, runs_folder
 from harness.research.session import Hold, Session
 from harness.research.stop import Stop
@@ -86,7 +86,7 @@ async def open_run(
         stack.enter_context(RunLock(folder))
         archive = await SqliteArchive.create(folder)
         stack.push_async_callback(archive.aclose)
-        store = TreeStore(folder / STORE)
+        store = TreeStore(folder / FOLDER_NAME)
         await store.create()
         hold = Hold(folder, archive, store, clock)
         await begin(made, hold)
@@ -108,7 +108,7 @@ async def resume_run(folder: Path | str, *, clock: Clock | None = None) -> Async
         state, reason = await archive.state()
         if state is RunState.FINISHED:
             raise InputError(f"is finished: {reason}", file=folder, mend="see `strop report`, or start a new run")
-        store = TreeStore(folder / STORE)
+        store = TreeStore(folder / FOLDER_NAME)
         await store.open()
         hold = Hold(folder, archive, store, clock)
         yield await stack.enter_async_context(_live(hold, resumed=True))

@@ -11,6 +11,7 @@ from harness.archive.lock import holder
 from harness.archive.sqlite import SqliteArchive
 from harness.errors import InputError
 from harness.records import Json, RunState, Split
+from harness.research.cross_check import fold
 from harness.research.standing import ROOT, Standing
 from harness.research.statistics import holdout_epsilon
 
@@ -45,7 +46,7 @@ def _account(folder: Path, rows: Sequence[LedgerEntry]) -> dict[str, Json]:
         raise InputError("the run stopped before it was written down", file=folder, mend="start it anew")
     run = bodies["run"]
     policy, file = run["policy"], run["subject"]
-    standing = standing_of(rows)
+    standing = fold(rows)
     measured = bool(standing.marks)
     incumbent = standing.incumbent if measured else None
     last = standing.marks[-1] if measured else None
@@ -83,19 +84,6 @@ def _budget(found: Mapping[str, Any], finished: int, wall: float) -> dict[str, J
         "rollouts": {"used": finished, "limit": limits["rollouts"]},
         "wall_s": {"used": round(wall, 3), "limit": limits["wall_s"]},
     }
-
-
-def standing_of(rows: Sequence[LedgerEntry]) -> Standing:
-    """The standing a ledger amounts to."""
-    run = next((row.body for row in rows if row.kind == "run"), None)
-    body: Any = run
-    standing = Standing(body["subject"]["eval"]["direction"] if body else "min")
-    for row in rows:
-        if row.kind == "root" and row.body is not None:
-            standing.apply_root(row.body, body["root_tree"])
-        elif row.kind == "ticket" and row.body is not None:
-            standing.apply_ticket(row.body)
-    return standing
 
 
 def holdout_claim(standing: Standing, policy: Mapping[str, Any]) -> dict[str, Json]:
