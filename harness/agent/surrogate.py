@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.agent import words
-from harness.agent.credit import moves_of
+from harness.agent.credit import gain, moves_of
 from harness.agent.knobs import Knob, Value
 from harness.records import Attempt, Direction, Json, Verdict
 
@@ -35,7 +35,7 @@ class Surrogate:
         self._knobs = found
         known = _settings(found, history, parent)
         judged = [one for one in history if one.variant in known and one.verdict not in _UNJUDGED][-_MOST:]
-        points: dict[str, float | None] = {str(one.variant): one.score for one in judged}
+        points: dict[str, float | None] = {str(one.variant): _credited(one, direction) for one in judged}
         for one in judged:  # the root has no attempt of its own
             points.setdefault(one.parent, one.parent_score)
         points.setdefault(parent, score)
@@ -73,6 +73,15 @@ class Surrogate:
         single = np.exp(-0.5 * (gap / _LENGTH) ** 2).mean(axis=2)
         joint = np.exp(-0.5 * ((gap / _WIDE) ** 2).sum(axis=2))
         return _SINGLE * single + _JOINT * joint
+
+
+def _credited(attempt: Attempt, direction: Direction) -> float | None:
+    """The score a model should learn. A gain that was refused counts half: whoever refused it saw more than we do."""
+    if attempt.verdict is Verdict.DISCARDED and (gain(attempt, direction) or 0.0) > 0:
+        assert attempt.score is not None
+        assert attempt.parent_score is not None
+        return (attempt.score + attempt.parent_score) / 2
+    return attempt.score
 
 
 def _settings(found: Sequence[Knob], history: Sequence[Attempt], parent: str) -> dict[str, dict[str, Json]]:

@@ -125,7 +125,7 @@ LINE = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     lines=st.lists(LINE, min_size=1, max_size=6),
     newline=st.sampled_from(["\n", "\r\n"]),
@@ -168,7 +168,7 @@ def _shape(data):
     return ast.dump(Blank().visit(tree))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     value=st.floats(1e-6, 0.999999),
     way=st.sampled_from(["up", "down"]),
@@ -183,7 +183,7 @@ def test_shares_stay_between_zero_and_one_and_steps_go_where_they_say(value, way
         assert (move.new > value) == (way == "up")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(value=st.integers(-(10**6), 10**6), stride=st.floats(0.2, 2.5), seed=st.integers(0, 99))
 def test_whole_numbers_stay_whole_keep_their_sign_and_always_move(value, stride, seed):
     (knob,) = find("a.py", parse(f"WIDTH = {value}\n".encode()))

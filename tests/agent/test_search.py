@@ -74,11 +74,11 @@ def test_a_proposal_says_what_it_changed_and_remembers_it_as_json():
 
 
 def test_no_tree_is_proposed_twice_and_the_root_is_not_proposed_again():
-    for seed in range(3):
+    for seed in range(2):
         tree = tree_of(train=SCRIPT)
-        _, tried = climb(SearchAgent({}), tree, bowl, 60, seed)
-        assert len(tried) == 60
-        assert len({one.digest for one in [tree, *tried]}) == 61
+        _, tried = climb(SearchAgent({}), tree, bowl, 40, seed)
+        assert len(tried) == 40
+        assert len({one.digest for one in [tree, *tried]}) == 41
 
 
 def test_a_small_space_is_exhausted_and_then_left():
@@ -126,15 +126,16 @@ def test_only_and_skip_choose_the_knobs():
     assert all(note.startswith("train.py: RATE ") and ";" not in note for note in notes)
 
 
-def test_it_learns():
+@pytest.mark.parametrize("learn", ["model", "bandit"])
+def test_it_learns(learn):
     """From the same budget the history-blind search ends several times higher."""
     tree = tree_of(train=SCRIPT)
     learned, blind = (
-        [climb(SearchAgent({"learn": learn}), tree, bowl, 40, seed)[0][-1] for seed in range(8)]
-        for learn in ("bandit", "none")
+        [climb(SearchAgent({"learn": how}), tree, bowl, 30, seed)[0][-1] for seed in range(5)]
+        for how in (learn, "none")
     )
     assert sum(learned) < 0.6 * sum(blind)
-    assert max(learned) < 0.1 * bowl(tree)
+    assert max(learned) < 0.15 * bowl(tree)
 
 
 def test_a_way_that_paid_is_gone_on_with_and_one_that_hurt_is_turned():
