@@ -66,7 +66,7 @@ def a_child(code: str, *argv: object, **options) -> subprocess.Popen[str]:
     )
 
 
-def ran(code: str, *argv: object) -> subprocess.CompletedProcess[str]:
+def ran(code: str, *argv: Path) -> subprocess.CompletedProcess[str]:
     with a_child(code, *argv) as child:
         out, err = child.communicate()
     return subprocess.CompletedProcess(argv, child.returncode, out, err)
