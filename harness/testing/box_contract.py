@@ -102,6 +102,18 @@ class BoxContract:
         assert seen["OMP_NUM_THREADS"] == "1"
         assert not {"PYTEST_CURRENT_TEST", "USER", "SHELL", "LOGNAME", "SUDO_USER"} & set(seen)
 
+    async def test_a_command_inherits_three_descriptors_and_default_signals(self) -> None:
+        source = (
+            "import os\n"
+            "print(sorted(os.listdir('/proc/self/fd'))[:3], len(os.listdir('/proc/self/fd')))\n"
+            "os.execvp('grep', ['grep', '-E', 'SigBlk|SigIgn', '/proc/self/status'])\n"
+        )
+        async with self.live() as box:
+            lines = (await python(box, source)).stdout.decode().splitlines()
+        assert lines[0] == "['0', '1', '2'] 4"
+        assert int(lines[1].split()[1], 16) == 0
+        assert int(lines[2].split()[1], 16) & ~(1 << 12 | 1 << 24) == 0  # Python itself ignores SIGPIPE and SIGXFSZ
+
     async def test_output_is_capped_and_says_so(self) -> None:
         async with self.live() as box:
             done = await python(box, "import sys; sys.stdout.write('x' * 200_000); sys.stderr.write('e')")
