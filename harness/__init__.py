@@ -29,10 +29,14 @@ if TYPE_CHECKING:
     from harness.agent.base import Ask as Ask
     from harness.agent.base import Proposal as Proposal
     from harness.errors import StropError as StropError
+    from harness.optimizer.pareto import pareto_front as pareto_front
     from harness.research.run import Run as Run
     from harness.research.run import open_run as open_run
     from harness.research.run import resume_run as resume_run
     from harness.research.runs import find_run as find_run
+    from harness.research.select import dgm_probabilities as dgm_probabilities
+    from harness.research.select import dgm_weights as dgm_weights
+    from harness.research.select import pareto_frequencies as pareto_frequencies
     from harness.research.summary import summarize as summarize
 
 __version__ = version.VERSION
@@ -43,8 +47,12 @@ _HOME = {
     "Proposal": "harness.agent.base",
     "Run": "harness.research.run",
     "StropError": "harness.errors",
+    "dgm_probabilities": "harness.research.select",
+    "dgm_weights": "harness.research.select",
     "find_run": "harness.research.runs",
     "open_run": "harness.research.run",
+    "pareto_frequencies": "harness.research.select",
+    "pareto_front": "harness.optimizer.pareto",
     "resume_run": "harness.research.run",
     "summarize": "harness.research.summary",
 }
@@ -56,8 +64,12 @@ __all__ = [
     "Run",
     "StropError",
     "__version__",
+    "dgm_probabilities",
+    "dgm_weights",
     "find_run",
     "open_run",
+    "pareto_frequencies",
+    "pareto_front",
     "resume_run",
     "summarize",
 ]

@@ -1,0 +1,154 @@
+"""The archive as selection sees it: columns that grow, with child counts and clade sums kept as variants arrive.
+
+A ticket selects from the archive as of an earlier ticket. Variants are therefore announced with their ticket and
+enter the columns only when `until` has reached it; tickets select in order, so nothing is ever undone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.research.select import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A variant that may be a parent. `score` is larger-is-better or nan; `items` is one score per instance."""
+
+    id: str
+    ticket: int
+    parents: tuple[str, ...]
+    score: float
+    wins: float = 0.0
+    losses: float = 0.0
+    items: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one ticket did to the archive: a new member, more evidence for an old one, members that left."""
+
+    ticket: int
+    member: Member | None = None
+    again: tuple[Member, ...] = ()
+    gone: tuple[str, ...] = ()
+
+
+@dataclass
+class Population:
+    """The columns of `select.Pool`; `Member` i was the i-th to enter.
+
+    A member that left (a capped archive) keeps its place, its children and its clade, and loses its score, so that
+    no rule selects it while anybody else has one.
+    """
+
+    ids: list[str] = field(default_factory=list[str])
+    revision: int = 0
+    _place: dict[str, int] = field(default_factory=dict[str, int])
+    _parents: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
+    _waiting: deque[Change] = field(default_factory=deque[Change])
+    _columns: NDArray[np.float64] = field(default_factory=lambda: np.zeros((6, 64)))
+    _items: NDArray[np.float64] = field(default_factory=lambda: np.full((64, 0), math.nan))
+
+    @property
+    def scores(self) -> Floats:
+        return self._columns[0, : len(self.ids)]
+
+    @property
+    def children(self) -> Ints:
+        return self._columns[1, : len(self.ids)].astype(np.int64)
+
+    @property
+    def wins(self) -> Floats:
+        return self._columns[2, : len(self.ids)]
+
+    @property
+    def losses(self) -> Floats:
+        return self._columns[3, : len(self.ids)]
+
+    @property
+    def clade_wins(self) -> Floats:
+        return self._columns[4, : len(self.ids)]
+
+    @property
+    def clade_losses(self) -> Floats:
+        return self._columns[5, : len(self.ids)]
+
+    @property
+    def table(self) -> Floats:
+        return self._items[: len(self.ids)]
+
+    def announce(self, change: Change) -> None:
+        """Note what a ticket did; it counts from `until(change.ticket)` on."""
+        self._waiting.append(change)
+
+    def until(self, ticket: int) -> Population:
+        """The population as of `ticket`. Later calls may only ask for the same or a later one."""
+        while self._waiting and self._waiting[0].ticket <= ticket:
+            change = self._waiting.popleft()
+            if change.member is not None:
+                self._enter(change.member)
+            for member in change.again:
+                self._renew(member)
+            for name in change.gone:
+                self._columns[0, self._place[name]] = math.nan
+                self._items[self._place[name]] = math.nan
+            self.revision += bool(change.again or change.gone)
+        return self
+
+    def ancestors(self, place: int) -> set[int]:
+        """Every ancestor once, also through merges."""
+        found: set[int] = set()
+        ahead = list(self._parents[place])
+        while ahead:
+            one = ahead.pop()
+            if one not in found:
+                found.add(one)
+                ahead += self._parents[one]
+        return found
+
+    def _enter(self, member: Member) -> None:
+        place = len(self.ids)
+        self._grow(place, len(member.items))
+        parents = tuple(dict.fromkeys(self._place[name] for name in member.parents))
+        self.ids.append(member.id)
+        self._place[member.id] = place
+        self._parents.append(parents)
+        self._columns[:, place] = (member.score, 0.0, member.wins, member.losses, member.wins, member.losses)
+        self._columns[1, list(parents)] += 1
+        if member.wins or member.losses:
+            above = list(self.ancestors(place))
+            self._columns[4, above] += member.wins
+            self._columns[5, above] += member.losses
+        self._set_items(place, member.items)
+
+    def _renew(self, member: Member) -> None:
+        """More evidence for a member that is already there; its totals are given, not the difference."""
+        place = self._place[member.id]
+        wins = member.wins - self._columns[2, place]
+        losses = member.losses - self._columns[3, place]
+        line = [place, *self.ancestors(place)]
+        self._columns[4, line] += wins
+        self._columns[5, line] += losses
+        self._columns[2, place], self._columns[3, place] = member.wins, member.losses
+        self._columns[0, place] = member.score
+        self._set_items(place, member.items)
+
+    def _set_items(self, place: int, items: Sequence[float]) -> None:
+        if items:
+            self._items[place, : len(items)] = items
+
+    def _grow(self, place: int, instances: int) -> None:
+        if place >= self._columns.shape[1]:
+            self._columns = np.concatenate([self._columns, np.zeros_like(self._columns)], axis=1)
+        rows, width = self._items.shape
+        if place >= rows or instances > width:
+            wider = np.full((max(rows, self._columns.shape[1]), max(width, instances)), math.nan)
+            wider[:rows, :width] = self._items
+            self._items = wider
