@@ -26,7 +26,7 @@ from harness.box.base import BoxSpec, Command
 from harness.box.cgroup import Cgroup, seats
 from harness.box.client import Client
 from harness.box.guest import guest_files, held
-from harness.box.live import LiveBox, Place, box_env, worker_config
+from harness.box.live import LiveBox, Place, box_env, unbroken, worker_config
 from harness.box.prefix import Bind, current_python
 from harness.box.reaper import reap
 from harness.errors import BoxUnavailableError, InfraError, StropError
@@ -122,11 +122,9 @@ class EmbeddedBoxes:
             )
             command = _as_root(program, words) if os.geteuid() == 0 else _as_is(program, words)
             try:
-                # Shielded, for asyncio loses the pipes of a process whose start is cancelled half-way.
-                with anyio.CancelScope(shield=True):
-                    process = await anyio.open_process(
-                        command, env={}, cwd="/", pass_fds=tuple(inherited), start_new_session=True
-                    )
+                process = await unbroken(
+                    anyio.open_process(command, env={}, cwd="/", pass_fds=tuple(inherited), start_new_session=True)
+                )
             except OSError as error:
                 raise InfraError(f"cannot start {program}: {error}") from error
             return process, os.dup(info)

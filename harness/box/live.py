@@ -181,6 +181,15 @@ class LiveBox:
         return completed
 
 
+async def unbroken(awaitable: Awaitable[_T]) -> _T:
+    """Await something short to its end, also when cancelled: asyncio loses the pipes of a process whose start is
+    cancelled half-way."""
+    result: list[_T] = []
+    with anyio.CancelScope(shield=True):
+        result.append(await awaitable)
+    return result[0]
+
+
 def box_env(python: Python, limits: Limits, *, home: str) -> dict[str, str]:
     """The environment every command of a box starts from; nothing of the host's."""
     threads = str(max(1, int(limits.cpus)))

@@ -27,7 +27,7 @@ from anyio.abc import Process
 from harness.box.base import FOLDERS, TMP, BoxSpec
 from harness.box.bubblewrap import LABEL
 from harness.box.client import Client
-from harness.box.live import LiveBox, Place, box_env, worker_config
+from harness.box.live import LiveBox, Place, box_env, unbroken, worker_config
 from harness.box.prefix import Python, current_python
 from harness.box.reaper import ARGUMENT_PREFIX, FOLDER_PREFIX, reap, remove_tree
 from harness.errors import InfraError
@@ -60,18 +60,11 @@ class ProcessBoxes:
 
     @asynccontextmanager
     async def _open(self, spec: BoxSpec) -> AsyncGenerator[LiveBox]:
-        with anyio.CancelScope(shield=True):
-            root = await anyio.to_thread.run_sync(_folders, spec.owner)
+        root = await unbroken(anyio.to_thread.run_sync(_folders, spec.owner))
         try:
             worker = str(resource("sandbox") / "guest" / "worker.py")
-            # Shielded, for asyncio loses the pipes of a process whose start is cancelled half-way.
-            with anyio.CancelScope(shield=True):
-                process = await anyio.open_process(
-                    [sys.executable, "-I", "-S", "-E", worker, ARGUMENT_PREFIX + spec.owner],
-                    env={},
-                    cwd=root,
-                    start_new_session=True,
-                )
+            command = [sys.executable, "-I", "-S", "-E", worker, ARGUMENT_PREFIX + spec.owner]
+            process = await unbroken(anyio.open_process(command, env={}, cwd=root, start_new_session=True))
             box: LiveBox | None = None
             try:
                 box = await _greet(process, root, spec, self._python)

@@ -196,7 +196,7 @@ _CHECKS: Mapping[str, Check] = {
     "cpu": _cpu,
 }
 
-_WITHOUT_ISOLATION = ("output flood", "links")
+_WITHOUT_ISOLATION = ("output flood",)
 
 
 def _numbers() -> dict[str, int]:

@@ -105,7 +105,7 @@ class BoxContract:
     async def test_a_command_inherits_three_descriptors_and_default_signals(self) -> None:
         source = (
             "import os\n"
-            "print(sorted(os.listdir('/proc/self/fd'))[:3], len(os.listdir('/proc/self/fd')))\n"
+            "print(sorted(os.listdir('/proc/self/fd'))[:3], len(os.listdir('/proc/self/fd')), flush=True)\n"
             "os.execvp('grep', ['grep', '-E', 'SigBlk|SigIgn', '/proc/self/status'])\n"
         )
         async with self.live() as box:
