@@ -7,9 +7,17 @@ a guarded run should have when nobody says otherwise.
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from harness.limits import Limits
 from harness.records import Direction, Split
@@ -19,7 +27,21 @@ BoxName = Literal["auto", "docker", "embedded", "process"]
 
 
 class _Strict(BaseModel):
+    """A table without unknown keys.
+
+    Keys in `added` came after the ledger's first format: they are left out of a dump while they have their default,
+    so that a run that does not use them has the ledger it always had.
+    """
+
     model_config = ConfigDict(extra="forbid", frozen=True)
+    added: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _used_only(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        whole: dict[str, object] = handler(self)
+        fields = type(self).model_fields
+        unused = {key for key in self.added if getattr(self, key) == fields[key].get_default(call_default_factory=True)}
+        return {key: value for key, value in whole.items() if key not in unused}
 
 
 class AgentPolicy(_Strict):
@@ -67,6 +89,56 @@ class SchedulePolicy(_Strict):
     workers: int = Field(default=2, ge=1, le=256)
 
 
+class ArchivePolicy(_Strict):
+    """Which children become parents.
+
+    "incumbent" keeps the best variant alone. "keep_all" archives every functioning child, "keep_better" those not
+    worse than the root by more than `margin` (a share of the metric's range), "capped" the `size` that are best or
+    unlike the others. Every `merge_every`-th ticket merges two parents; `islands` search apart, and every
+    `migrate_every` tickets the best `migrants` share of each goes round the ring. `novelty` is how alike two
+    normalised trees may be before the second is not evaluated: 1 refuses only the same. `control` takes one thing
+    away, so that a gain can be attributed.
+    """
+
+    mode: Literal["incumbent", "keep_all", "keep_better", "capped"] = "incumbent"
+    margin: float = Field(default=0.1, ge=0)
+    size: int = Field(default=200, ge=2)
+    islands: int = Field(default=1, ge=1, le=64)
+    migrate_every: int = Field(default=50, ge=1)
+    migrants: float = Field(default=0.1, ge=0, le=1)
+    merge_every: int = Field(default=0, ge=0)
+    novelty: float = Field(default=1.0, gt=0, le=1)
+    control: Literal["none", "random_parent", "fixed_agent"] = "none"
+
+
+class SelectPolicy(_Strict):
+    """The rule that draws a parent from the archive, and its parameters; see docs/archive.md."""
+
+    rule: Literal["dgm", "greedy", "uniform", "best_only", "pareto", "hgm", "hyperagents"] = "dgm"
+    lam: float = Field(default=10.0, gt=0)
+    alpha0: float | Literal["median", "top3"] = 0.5
+    exclude_solved: bool = False
+    statistic: Literal["mean", "lower", "upper"] = "mean"
+
+
+class StagePolicy(_Strict):
+    """One stage: `tasks` more of the visible tasks (0: all that are left), passed at a share of `threshold`."""
+
+    tasks: int = Field(default=0, ge=0)
+    threshold: float = Field(default=0.0, ge=0, le=1)
+
+
+class StagesPolicy(_Strict):
+    """Staged evaluation on tasks. A stage stops early when the chance that the rest brings the share to its threshold
+    is below `doubt`. A task whose `repeats` runs disagree counts as their mean. `promote` takes a parent through its
+    next stage when it is selected again."""
+
+    plan: tuple[StagePolicy, ...] = (StagePolicy(),)
+    doubt: float = Field(default=0.05, ge=0, lt=1)
+    repeats: int = Field(default=1, ge=1, le=100)
+    promote: bool = True
+
+
 class BoxPolicy(_Strict):
     """Which back end, and what each box may use. `auto` never means `process`."""
 
@@ -87,6 +159,8 @@ class BoxPolicy(_Strict):
 class Policy(_Strict):
     """Everything a run obeys."""
 
+    added: ClassVar[frozenset[str]] = frozenset({"archive", "select", "stages"})
+
     name: str = "guarded"
     agent: AgentPolicy = AgentPolicy()
     budget: BudgetPolicy = BudgetPolicy()
@@ -95,6 +169,9 @@ class Policy(_Strict):
     holdout: HoldoutPolicy = HoldoutPolicy()
     schedule: SchedulePolicy = SchedulePolicy()
     box: BoxPolicy = BoxPolicy()
+    archive: ArchivePolicy = ArchivePolicy()
+    select: SelectPolicy = SelectPolicy()
+    stages: StagesPolicy = StagesPolicy()
 
 
 class SubjectTable(_Strict):
@@ -110,10 +187,13 @@ class EvalTable(_Strict):
 
     In split mode `score` runs in a second box that never sees candidate code; `files` are the scorer's own files
     (by default every file of the subject that `score` names). In inline mode the eval runs with the candidate and
-    `result` says where its number is read from.
+    `result` says where its number is read from. In simulation mode nothing is run: `world` (module:Name) makes the
+    scores up, and every page says so.
     """
 
-    mode: Literal["split", "inline"]
+    added: ClassVar[frozenset[str]] = frozenset({"world"})
+
+    mode: Literal["split", "inline", "simulation"]
     run: Argv
     score: Argv | None = None
     files: tuple[str, ...] | None = None
@@ -123,6 +203,7 @@ class EvalTable(_Strict):
     timeout_s: float = Field(default=60.0, gt=0, le=86_400)
     result: Literal["file", "stdout"] = "file"
     env: dict[str, str] = Field(default_factory=dict)
+    world: str | None = None
 
     @field_validator("range")
     @classmethod
@@ -137,6 +218,8 @@ class EvalTable(_Strict):
             raise ValueError("mode 'split' needs a `score` command for the scorer box")
         if self.mode == "inline" and (self.score is not None or self.files is not None):
             raise ValueError("mode 'inline' has no scorer box: remove `score` and `files`")
+        if (self.mode == "simulation") != (self.world is not None):
+            raise ValueError("`world` names a simulated world, and mode 'simulation' needs one")
         if self.mode == "split" and self.result == "stdout":
             raise ValueError("mode 'split' reads /result/result.json only; `result = \"stdout\"` is for inline")
         return self

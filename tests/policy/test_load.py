@@ -111,3 +111,11 @@ def test_the_shipped_policies_load(tmp_path):
     assert "guarded" in names
     for name in names:
         assert load_policy(name, base=tmp_path, overrides={}, source=tmp_path).name == name
+
+
+def test_a_policy_that_uses_nothing_new_is_recorded_as_before():
+    plain = Policy().model_dump(mode="json")
+    assert {"archive", "select", "stages"}.isdisjoint(plain)
+    used = Policy.model_validate({"archive": {"mode": "keep_all"}}).model_dump(mode="json")
+    assert used["archive"]["mode"] == "keep_all"
+    assert "select" not in used
