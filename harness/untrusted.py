@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 _KEEP = {"\n", "\t"}
-_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def clean(text: str | bytes, limit: int = 4000) -> str:
-    """Printable text: control, bidi, zero-width and unassigned characters become visible escapes.
+    """Printable text: control, bidi, zero-width, odd space and unassigned characters become visible escapes.
 
     Longer than `limit` characters, the middle is cut and the cut is said.
     """
@@ -31,7 +28,7 @@ def line(text: str | bytes, limit: int = 200) -> str:
 
 
 def _printable(char: str) -> bool:
-    return char in _KEEP or unicodedata.category(char) not in _HIDDEN
+    return char in _KEEP or char.isprintable()
 
 
 def _escape(char: str) -> str:

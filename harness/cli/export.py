@@ -24,7 +24,9 @@ def export(
     repo: Annotated[
         Path | None,
         typer.Option(
-            help="With --branch: the subject's folder in your repository.", file_okay=False, show_default="where it was"
+            help="With --branch or --patch: the subject's folder in your repository.",
+            file_okay=False,
+            show_default="where it was",
         ),
     ] = None,
     runs: RunsFolder = DEFAULT_RUNS,
@@ -64,8 +66,9 @@ async def _export(
     elif patch is not None:
         if old == new:
             raise InputError(f"{picked.id} does not differ from the root", mend="there is nothing to take home")
-        await anyio.to_thread.run_sync(write_patch, old, new, patch)
-        typer.echo(f"{picked.id} against the root is in {patch}; in the subject's folder: git apply {patch}")
+        prefix = await anyio.to_thread.run_sync(_prefix, view, repo)
+        await anyio.to_thread.run_sync(lambda: write_patch(old, new, patch, prefix=prefix))
+        typer.echo(f"{picked.id} against the root is in {patch}; in your repository: git apply {patch}")
     elif branch is not None:
         subject = str(view.summary["subject"])
         score = f"{view.metric} {metric(view.root.score)} -> {metric(picked.score)}"
@@ -75,6 +78,15 @@ async def _export(
             lambda: write_branch(place, old, new, branch=branch, message=message, base=base)
         )
         typer.echo(f"{picked.id} is commit {commit} on branch {branch}")
+
+
+def _prefix(view: RunView, repo: Path | None) -> str:
+    """Where the subject lies in its repository: `git apply` reads paths from the top, wherever it is called."""
+    from harness.repo.export import origin
+
+    place = repo or view.meta.get("subject_folder")
+    came_from = origin(Path(place)) if isinstance(place, str | Path) else None
+    return came_from.prefix if came_from else ""
 
 
 def _origin(view: RunView, repo: Path | None) -> tuple[Path, str | None]:

@@ -16,7 +16,7 @@ from harness.archive.base import Commit
 from harness.events import RunStopped, TicketDecided, TicketStarted
 from harness.failpoint import failpoint
 from harness.policy.budget import Budget
-from harness.records import Decision, Json, RolloutKey, Split, Usage
+from harness.records import Decision, Json, RolloutKey, Split, Usage, Verdict
 from harness.research.decide import Deliberation, worst_case
 from harness.research.propose import PROPOSED, propose
 from harness.research.rollouts import same_items
@@ -26,17 +26,19 @@ from harness.research.stop import Stop, stop_rule
 from harness.research.turnstile import Turnstile
 from harness.research.vault import vault_rollouts
 
+CLOSING_S = 0.5
+
 
 @dataclass
 class Engine:
-    """One session's search. `wall_used` is the wall time of earlier sessions, in seconds."""
+    """One session's search. `wall_used` is the wall time of earlier sessions in seconds, `started` this one's start."""
 
     session: Session
     wall_used: float
+    started: float
     draining: bool = False
     budget: Budget = field(init=False)
     _turn: Turnstile = field(init=False)
-    _started: float = field(init=False)
 
     def __post_init__(self) -> None:
         limits = self.session.policy.budget
@@ -44,11 +46,10 @@ class Engine:
         self.budget.used["rollouts"] = self.session.standing.marks[-1].rollouts
         self.budget.used["steps"] = self.session.standing.done
         self._turn = Turnstile(self.session.standing.done)
-        self._started = self.session.hold.clock.monotonic()
 
     async def search(self) -> Stop:
         """Run tickets until a rule stops it; the reason is returned. Raises InfraError, StorageError."""
-        left = self.session.policy.budget.wall_s - self.wall_s() - self._vault_s()
+        left = self.wall_left() - self._vault_s()
         stop = out_of_time = Stop("wall", "the wall time left is needed to open the vault")
         with anyio.move_on_after(max(0.0, left)) as wall:
             async with anyio.create_task_group() as tickets:
@@ -60,7 +61,11 @@ class Engine:
 
     def wall_s(self) -> float:
         """Seconds over all sessions so far."""
-        return self.wall_used + self.session.hold.clock.monotonic() - self._started
+        return self.wall_used + self.session.hold.clock.monotonic() - self.started
+
+    def wall_left(self) -> float:
+        """Seconds left for work; a little of the budget is kept back to write the end down."""
+        return max(0.0, self.session.policy.budget.wall_s - CLOSING_S - self.wall_s())
 
     def _vault_s(self) -> float:
         return 2.0 * self.session.rollouts.longest_s * vault_rollouts(self.session)
@@ -163,7 +168,9 @@ class Engine:
 def ticket_body(made: Deliberation, decision: Decision) -> dict[str, Json]:
     """The ledger's account of one ticket; see `archive.base.LedgerEntry` for the chain it enters."""
     proposal = made.proposal
-    score = made.screen[1].score if made.screen is not None else None
+    # an in-flight twin may or may not have been screened before it was found out: its score is never recorded
+    ran = made.screen is not None and decision.verdict is not Verdict.DUPLICATE
+    score = made.screen[1].score if ran and made.screen is not None else None
     variant: dict[str, Json] | None = None
     if decision.variant is not None:
         variant = {
@@ -173,7 +180,7 @@ def ticket_body(made: Deliberation, decision: Decision) -> dict[str, Json]:
             "verdict": decision.verdict.value,
             "score": score,
         }
-    kept = decision.verdict == "kept"
+    kept = decision.verdict is Verdict.KEPT
     return {
         "ticket": decision.ticket,
         "parent": proposal.parent,

@@ -31,7 +31,8 @@ from harness.research.runs import list_runs, new_folder, owner_of, runs_folder
 from harness.research.session import Hold, Session
 from harness.research.stop import Stop
 from harness.research.summary import summarize
-from harness.research.vault import open_vault
+from harness.research.vault import leave_vault_shut, open_vault
+from harness.research.verify import settle_anchor
 
 _HEARTBEAT_S = 2.0
 
@@ -110,6 +111,7 @@ async def resume_run(folder: Path | str, *, clock: Clock | None = None) -> Async
             raise InputError(f"is finished: {reason}", file=folder, mend="see `strop report`, or start a new run")
         store = TreeStore(folder / FOLDER_NAME)
         await store.open()
+        await settle_anchor(archive, store)
         hold = Hold(folder, archive, store, clock)
         yield await stack.enter_async_context(_live(hold, resumed=True))
 
@@ -159,10 +161,12 @@ async def _session(run: Run, hold: Hold, resumed: bool, send: MemoryObjectSendSt
         send.send_nowait(_started(session, resumed))
         async with anyio.create_task_group() as group:
             group.start_soon(_beat, archive, clock, started)
-            stop = await _search(run, session, earlier)
+            engine = await _prepare(session, earlier, started)
+            run.attach(engine)
+            stop = await _search(engine)
             reason = f"{stop.reason}: {stop.detail}"
             if stop.final:
-                await _close(session, stop)
+                await _close(engine, stop)
             group.cancel_scope.cancel()
     except Exception as error:
         stop, reason = None, str(getattr(single(error), "message", error))
@@ -187,25 +191,32 @@ async def _open(hold: Hold, send: MemoryObjectSendStream[Event]) -> Session:
     return session
 
 
-async def _search(run: Run, session: Session, earlier: float) -> Stop:
-    stopped = await _recorded(session.archive, "stop")
+async def _prepare(session: Session, earlier: float, started: float) -> Engine:
+    """The engine over a run whose root is measured."""
+    if not session.standing.marks:
+        await measure_root(session, await session.store.write(session.subject.root))
+    return Engine(session, earlier, started)
+
+
+async def _search(engine: Engine) -> Stop:
+    stopped = await _recorded(engine.session.archive, "stop")
     if stopped is not None:
         return Stop(str(stopped["reason"]), str(stopped["detail"]))
-    if not session.standing.marks:
-        root = await session.store.write(session.subject.root)
-        await measure_root(session, root)
-    engine = Engine(session, earlier)
-    run.attach(engine)
     return await engine.search()
 
 
-async def _close(session: Session, stop: Stop) -> None:
+async def _close(engine: Engine, stop: Stop) -> None:
     """Record why the search ended and open the vault; each once, however often the end was interrupted."""
+    session = engine.session
     if await _recorded(session.archive, "stop") is None:
         await session.hold.append("stop", {"reason": stop.reason, "detail": stop.detail})
     failpoint("stopped")
-    if await _recorded(session.archive, "vault") is None:
+    if await _recorded(session.archive, "vault") is not None:
+        return
+    with anyio.move_on_after(engine.wall_left()) as wall:
         await open_vault(session)
+    if wall.cancelled_caught:
+        await leave_vault_shut(session, "the wall time ran out before the vault was open")
 
 
 async def _recorded(archive: SqliteArchive, kind: str) -> Mapping[str, Json] | None:

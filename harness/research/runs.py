@@ -46,7 +46,7 @@ def new_folder(runs: Path, subject: str, now: str, run_id: str | None = None) ->
 
 def owner_of(folder: Path) -> str:
     """The label of everything a run leaves on this machine: its name, and its place so that no two runs share it."""
-    return f"{folder.name}-{hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:10]}"
+    return f"{folder.name[:40]}-{hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:10]}"
 
 
 def list_runs(runs: Path) -> Sequence[Path]:

@@ -22,20 +22,25 @@ def vault_rollouts(session: Session) -> int:
 async def open_vault(session: Session) -> dict[str, Json]:
     """Run root and best on the vault and record both with their intervals; the `vault` entry's body."""
     if not session.has(Split.VAULT):
-        body: dict[str, Json] = {"rollouts": [], "root": None, "best": None, "why": "the subject has no vault split"}
-        await session.hold.append("vault", body)
-        return body
+        return await leave_vault_shut(session, "the subject has no vault split")
     root, best = session.standing.variants[ROOT], session.standing.incumbent
     cited: list[Json] = []
     of_root = await _measure(session, root, cited)
     of_best = of_root if best.id == ROOT else await _measure(session, best, cited)
     failpoint("vault-measured")
-    body = {
+    body: dict[str, Json] = {
         "rollouts": cited,
         "root": _claim(root, of_root),
         "best": _claim(best, of_best),
         "gain": None if best.id == ROOT else _gain(session, of_root, of_best),
     }
+    await session.hold.append("vault", body)
+    return body
+
+
+async def leave_vault_shut(session: Session, why: str) -> dict[str, Json]:
+    """Record that there is no vault number, and why."""
+    body: dict[str, Json] = {"rollouts": [], "root": None, "best": None, "why": why}
     await session.hold.append("vault", body)
     return body
 
