@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.box import host
 from harness.box.base import FOLDERS, TMP
 from harness.box.guest import ENTRY_POINT
 from harness.box.prefix import Bind, Python
@@ -56,11 +57,14 @@ def arguments(
 
     The guest's own files are copied in, not bound: a bind shows its host path in /proc/self/mountinfo.
     """
-    # The label is set and cleared at once: it names the owner in the host's process list and nowhere in the box.
+    # The labels are set and cleared at once: they name the owner in the host's process list and nowhere in the box.
     yield from (
         "--setenv",
         LABEL,
         owner,
+        "--setenv",
+        host.LABEL,
+        host.token(),
         "--clearenv",
         "--setenv",
         "PATH",
@@ -70,7 +74,9 @@ def arguments(
         "C.UTF-8",
     )
     yield from ("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL")
-    yield from ("--die-with-parent", "--new-session", "--as-pid-1")
+    # No --die-with-parent: killed between fork and id map, bubblewrap leaves a child that waits for ever. The worker
+    # leaves when its wire ends, and dies with the monitor.
+    yield from ("--new-session", "--as-pid-1")
     yield from ("--uid", "1000", "--gid", "1000", "--hostname", "box")
     yield from ("--seccomp", str(inherited.filter), "--info-fd", str(inherited.info))
     yield from ("--ro-bind", "/usr", "/usr")
@@ -92,7 +98,7 @@ def arguments(
     for path in (*covers, "/dev", "/"):
         yield from ("--remount-ro", path)
     yield from ("--chdir", "/")
-    yield from ("--", python.executable, "-I", "-S", "-E", ENTRY_POINT)
+    yield from ("--", python.executable, "-I", "-S", "-E", ENTRY_POINT, "bound")
 
 
 def _covers(binds: Sequence[Bind]) -> list[str]:

@@ -10,17 +10,20 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from harness.box import host
 from harness.limits import Limits
 
 _PERIOD_US = 100_000
 _PREFIX = "strop-"
+_NAME = re.compile(rf"{_PREFIX}[0-9a-f]{{16}}-({host.TOKEN.pattern})-[0-9a-f]{{8}}")
 _OWN_TASKS = 4  # bubblewrap's monitor, its helper, the worker
 
 
@@ -77,7 +80,7 @@ class Cgroup:
     def __init__(self, owner: str, limits: Limits) -> None:
         self.held: frozenset[str] = frozenset()
         self._folders: dict[str, Path] = {}
-        name = _mark(owner) + secrets.token_hex(4)
+        name = f"{_mark(owner)}{host.token()}-{secrets.token_hex(4)}"
         for controller, seat in seats().items():
             folder = seat.folder / name
             try:
@@ -156,23 +159,20 @@ def _remove(folder: Path, patience_s: float = 2.0) -> None:
             return
 
 
-def remove(folder: Path) -> None:
-    """Kill what is in a leftover group and take it away."""
+def remove(folder: Path) -> bool:
+    """Kill what is in a leftover group and take it away; whether it is gone."""
     with contextlib.suppress(OSError):
         for pid in (folder / "cgroup.procs").read_text().split():
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(int(pid), 9)
     _remove(folder)
+    return not folder.exists()
 
 
-def sweep(age_s: float = 120.0) -> int:
-    """Take away groups of any owner that have been empty for long: a host that was killed left them. The kernel
-    refuses for a group in use, and a new one is joined within seconds, so no live box is touched."""
-    gone = 0
+def marked() -> Iterator[tuple[Path, str]]:
+    """(group, token of the process that made it) of every group of a box."""
     for folder in {seat.folder for seat in seats().values()}:
-        for group in folder.glob(f"{_PREFIX}*-*"):
-            with contextlib.suppress(OSError):
-                if time.time() - group.stat().st_mtime > age_s:
-                    group.rmdir()
-                    gone += 1
-    return gone
+        for group in folder.glob(f"{_PREFIX}*"):
+            match = _NAME.fullmatch(group.name)
+            if match:
+                yield group, match[1]

@@ -21,14 +21,14 @@ from typing import Literal
 import anyio
 from anyio.abc import Process
 
-from harness.box import bubblewrap, cgroup, launch, seccomp
+from harness.box import bubblewrap, launch, seccomp
 from harness.box.base import BoxSpec, Command
 from harness.box.cgroup import Cgroup, seats
 from harness.box.client import Client
 from harness.box.guest import guest_files, held
 from harness.box.live import LiveBox, Place, box_env, unbroken, worker_config
 from harness.box.prefix import Bind, current_python
-from harness.box.reaper import reap
+from harness.box.reaper import reap, sweep
 from harness.errors import BoxUnavailableError, InfraError, StropError
 from harness.limits import Limits
 
@@ -54,7 +54,7 @@ class EmbeddedBoxes:
             return
         if sys.platform != "linux":
             raise BoxUnavailableError("embedded boxes", reason="they need Linux", mend="use Docker on this system")
-        await anyio.to_thread.run_sync(cgroup.sweep)
+        await anyio.to_thread.run_sync(sweep)
         reasons: list[str] = []
         for program in [self._program] if self._program else bubblewrap.candidates():
             self._program = program
@@ -176,9 +176,8 @@ class _Body:
     def settle(self) -> None:
         """Once the worker has said hello, and before any other code runs: hold it by descriptor while its parent
         still holds its number, and move everything into the control group."""
-        os.set_blocking(self._info, False)
         try:
-            worker = int(json.loads(os.read(self._info, 65536))["child-pid"])
+            worker = int(json.loads(os.pread(self._info, 65536, 0))["child-pid"])
             self._worker = os.pidfd_open(worker)
         except (OSError, ValueError, KeyError):
             raise InfraError("bubblewrap did not say which process is the box") from None
@@ -250,14 +249,11 @@ def _inherited() -> Generator[tuple[int, bubblewrap.Descriptors]]:
             stack.callback(os.close, descriptor)
             return descriptor
 
-        info_r, info_w = (owned(descriptor) for descriptor in os.pipe())
+        # A file, not a pipe: bubblewrap must be able to write it when we are dead, or it leaves a child that waits.
+        info = owned(held(b""))
         filter_fd = owned(held(seccomp.program()))
-        yield (
-            info_r,
-            bubblewrap.Descriptors(
-                filter_fd, info_w, {path: owned(held(data)) for path, data in guest_files().items()}
-            ),
-        )
+        files = {path: owned(held(data)) for path, data in guest_files().items()}
+        yield info, bubblewrap.Descriptors(filter_fd, info, files)
 
 
 async def _complaint(process: Process) -> str:

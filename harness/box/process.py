@@ -24,12 +24,13 @@ from typing import Literal
 import anyio
 from anyio.abc import Process
 
+from harness.box import host
 from harness.box.base import FOLDERS, TMP, BoxSpec
 from harness.box.bubblewrap import LABEL
 from harness.box.client import Client
 from harness.box.live import LiveBox, Place, box_env, unbroken, worker_config
 from harness.box.prefix import Python, current_python
-from harness.box.reaper import ARGUMENT_PREFIX, FOLDER_PREFIX, reap, remove_tree
+from harness.box.reaper import ARGUMENT_PREFIX, FOLDER_PREFIX, HOST_PREFIX, reap, remove_tree, sweep
 from harness.errors import InfraError
 from harness.resources import resource
 
@@ -47,6 +48,7 @@ class ProcessBoxes:
 
     async def prepare(self) -> None:
         """Nothing to prove: it needs a Python and a temp folder, and promises nothing."""
+        await anyio.to_thread.run_sync(sweep)
 
     def open(self, spec: BoxSpec) -> AbstractAsyncContextManager[LiveBox]:
         return self._open(spec)
@@ -64,6 +66,7 @@ class ProcessBoxes:
         try:
             worker = str(resource("sandbox") / "guest" / "worker.py")
             command = [sys.executable, "-I", "-S", "-E", worker, ARGUMENT_PREFIX + spec.owner]
+            command.append(HOST_PREFIX + host.token())
             process = await unbroken(anyio.open_process(command, env={}, cwd=root, start_new_session=True))
             box: LiveBox | None = None
             try:
@@ -79,7 +82,7 @@ class ProcessBoxes:
 
 
 def _folders(owner: str) -> Path:
-    root = Path(tempfile.gettempdir()).resolve() / f"{FOLDER_PREFIX}{owner}-{secrets.token_hex(4)}"
+    root = Path(tempfile.gettempdir()).resolve() / f"{FOLDER_PREFIX}{owner}-{host.token()}-{secrets.token_hex(4)}"
     root.mkdir(mode=0o700)
     for folder in (*FOLDERS, TMP, "/home"):
         (root / folder[1:]).mkdir()
@@ -104,6 +107,7 @@ async def _greet(process: Process, root: Path, spec: BoxSpec, python: Python) ->
     env = {
         **box_env(python, spec.limits, home=str(root / "home")),
         LABEL: spec.owner,
+        host.LABEL: host.token(),
         "TMPDIR": str(root / TMP[1:]),
         **{f"STROP_{folder[1:].upper()}": str(root / folder[1:]) for folder in FOLDERS},
     }

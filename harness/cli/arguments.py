@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -40,7 +41,16 @@ def locate(name: str | None, runs: Path) -> Path:
     """The folder of the run that `name` means. Raises InputError when there is none or several."""
     from harness.research.runs import find_run
 
+    sweep_boxes()
     return find_run(name, runs)
+
+
+def sweep_boxes() -> None:
+    """Remove what the boxes of killed processes left; a command that names a run begins with it. Never fails."""
+    from harness.box.reaper import sweep
+
+    with suppress(OSError):
+        sweep()
 
 
 def split_run(names: list[str], most: int) -> tuple[str | None, list[str]]:

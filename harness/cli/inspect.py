@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cli.arguments import DEFAULT_RUNS, AsJson, RunName, RunsFolder, locate
+from harness.cli.arguments import DEFAULT_RUNS, AsJson, RunName, RunsFolder, locate, sweep_boxes
 
 if TYPE_CHECKING:
     from harness.records import Json
@@ -38,6 +38,7 @@ def runs_here(runs: RunsFolder = DEFAULT_RUNS, as_json: AsJson = False) -> None:
 
     from harness.cli.output import print_json
 
+    sweep_boxes()
     rows = anyio.run(_rows, runs)
     if as_json:
         print_json(rows)

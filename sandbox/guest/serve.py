@@ -15,7 +15,8 @@ from run import run
 from sweep import sweep
 
 VERSION = b"1"
-_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
+BOUND = "bound"  # as an argument: die with the parent, which has one thread
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
 class Config:
@@ -132,6 +133,8 @@ def _harden(*, init):
         prctl = ctypes.CDLL(None).prctl
     except (ImportError, OSError):
         return False
+    if init and BOUND in sys.argv:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # the monitor's; what holds the wire is noticed by its end
     if not init:
         prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     return prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) == 0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.box import cgroup
+from harness.box import cgroup, host
 from harness.box.cgroup import Cgroup, Seat
 from harness.limits import Limits
 
@@ -63,16 +63,12 @@ def test_a_hierarchy_that_refuses_holds_nothing(monkeypatch):
     group.remove()
 
 
-def test_only_old_empty_groups_are_swept(seat):
+def test_a_group_names_the_process_that_made_it(seat):
     root = seat(1)
-    old, young, used = (root / f"strop-{name}-0123abcd" for name in ("old", "young", "used"))
-    for folder in (old, young, used):
-        folder.mkdir()
-    (used / "child").mkdir()
-    for folder in (old, used):
-        os.utime(folder, (1, 1))
-    assert cgroup.sweep() == 1
-    assert sorted(root.iterdir()) == sorted([young, used])
+    Cgroup("run", LIMITS)
+    (root / "strop-other-0123abcd").mkdir()
+    (folder,) = [path for path in root.iterdir() if path.name != "strop-other-0123abcd"]
+    assert list(cgroup.marked()) == [(folder, host.token())]
 
 
 @pytest.mark.skipif(not cgroup.seats(), reason="no control group here is ours")

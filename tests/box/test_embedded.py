@@ -11,7 +11,7 @@ import pytest
 from harness.box import bubblewrap
 from harness.box.base import BoxSpec, Command, Mount
 from harness.box.embedded import EmbeddedBoxes
-from harness.box.reaper import labelled
+from harness.box.reaper import labelled, sweep
 from harness.box.selfcheck import selfcheck
 from harness.errors import BoxUnavailableError, LimitError
 from harness.limits import Limits
@@ -166,6 +166,7 @@ async def test_leaving_the_context_leaves_no_process():
 
 async def test_reap_kills_what_is_labelled():
     owner = f"orphan-{os.getpid()}"
+    sweep()  # what earlier tests left
     async with EmbeddedBoxes().open(BoxSpec(owner=owner)):
         assert await EmbeddedBoxes().reap([owner + "-2", owner[:-1]]) == 0
         assert await EmbeddedBoxes().reap([owner]) >= 1

@@ -78,7 +78,7 @@ def test_the_recipe_has_every_clause():
     )
     for clause in (
         "--unshare-all --unshare-user --disable-userns --cap-drop ALL",
-        "--die-with-parent --new-session --as-pid-1",
+        "--new-session --as-pid-1",
         "--seccomp 3",
         "--clearenv",
         "--size 2097152 --tmpfs /work",
