@@ -1,0 +1,47 @@
+"""Run an optimizer on a host to its end: one durable JSON state a step, budgets are final."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import cast
+
+from harness.errors import BudgetError, InputError
+from harness.optimizer.base import Done, Host, Optimizer, State
+from harness.records import Json
+
+Keep = Callable[[State], Awaitable[None]]
+
+
+async def advance(optimizer: Optimizer, host: Host, config: Mapping[str, Json], state: State | None) -> State | Done:
+    """One step on from `state` (None starts). Running out of budget is an end like any other.
+
+    The state passes through JSON, so a step can rest on nothing that a crash would lose.
+    """
+    try:
+        after = await (optimizer.start(host, config) if state is None else optimizer.step(host, state))
+    except BudgetError as error:
+        if state is None:
+            raise InputError(
+                f"the budget does not even cover the seed: {error.message}", key="budget", mend="allow more rollouts"
+            ) from error
+        return Done(state, f"budget: {error.message}", optimizer.nominees(state))
+    return after if isinstance(after, Done) else cast("State", json.loads(json.dumps(after, allow_nan=False)))
+
+
+async def optimize(
+    optimizer: Optimizer,
+    host: Host,
+    config: Mapping[str, Json],
+    *,
+    state: State | None = None,
+    keep: Keep | None = None,
+) -> Done:
+    """Step until done. `keep` makes each state durable; pass the last kept one as `state` to go on from there."""
+    while True:
+        after = await advance(optimizer, host, config, state)
+        if isinstance(after, Done):
+            return after
+        state = after
+        if keep is not None:
+            await keep(state)
