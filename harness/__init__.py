@@ -4,7 +4,7 @@ Layers, from the bottom; each imports only what stands above it in this list, si
 
     0  errors records tree streams clock failpoint events limits resources untrusted version
     1  policy
-    2  box repo archive
+    2  model box repo archive
     3  agent optimizer
     4  evaluation
     5  research

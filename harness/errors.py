@@ -9,6 +9,7 @@ StropError                      exit
 ├── IntegrityError              4     chain, tree or lock differs from what was recorded
 ├── BudgetError                 1     a reservation that the budget refuses
 ├── AgentError                  1     a proposer failed or said something unusable
+├── ModelError                  1     an upstream refuses us for good, or stayed down: the run stops and can be resumed
 └── BoxError                    1
     ├── InfraError              1     the box failed, the command did not: retried, never a verdict
     ├── BoxClosedError          1     used after close or reset by its owner
@@ -127,6 +128,18 @@ class BudgetError(StropError):
 
 class AgentError(StropError):
     """A proposer failed. Recorded against the ticket; never against a variant's score."""
+
+
+class ModelError(StropError):
+    """The upstream of `model` will not answer us: a wrong key, an unknown model, or down for longer than its patience.
+
+    Never a verdict on a variant and never a step: the run stops where it is and can be resumed.
+    """
+
+    def __init__(self, model: str, *, reason: str, mend: str) -> None:
+        super().__init__(f"model {model}: {reason}", mend=mend)
+        self.model = model
+        self.reason = reason
 
 
 class BoxError(StropError):

@@ -145,3 +145,52 @@ class Usage:
 
     used: float
     limit: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """What model calls took. `nano_usd` is billionths of a dollar; `estimated`: the upstream did not tell all of it."""
+
+    requests: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    nano_usd: int = 0
+    estimated: bool = False
+
+    def __add__(self, other: Spend) -> Spend:
+        return Spend(
+            self.requests + other.requests,
+            self.tokens_in + other.tokens_in,
+            self.tokens_out + other.tokens_out,
+            self.nano_usd + other.nano_usd,
+            self.estimated or other.estimated,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A model's whole answer as it came over HTTP: `media` is its content type, a stream's events are in `body`."""
+
+    status: int
+    media: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """One call in a run's journal. It is the same call again when ticket, role and `digest` of the request agree.
+
+    `call` numbers the calls of (ticket, role) as they came; `held` is the worst case reserved for a try that has not
+    been settled; `spent` is what the settled ones took; `reply` is None until one is complete.
+    """
+
+    ticket: int
+    role: str
+    call: int
+    digest: str
+    model: str
+    dialect: str
+    variant: str
+    held: Spend
+    spent: Spend
+    reply: Reply | None

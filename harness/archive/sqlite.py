@@ -18,6 +18,7 @@ from anyio import CapacityLimiter
 
 from harness.archive import database, reading, schema
 from harness.archive.base import Commit, LedgerEntry, StoredProposal
+from harness.archive.calls import CallJournal
 from harness.archive.database import FILE_NAME, transaction, translated
 from harness.archive.ledger import canonical, link
 from harness.archive.reading import Contents, RolloutCounts
@@ -141,6 +142,10 @@ class SqliteArchive:
     async def finish_rollout(self, key: RolloutKey, outcome: Outcome) -> None:
         """Fill a reserved rollout, once. Raises ValueError when it was never begun or has another outcome."""
         await self._write(lambda connection: _finish(connection, key, outcome))
+
+    def journal(self) -> CallJournal:
+        """Where this run's model calls are written down."""
+        return CallJournal(self._write, self._read)
 
     async def set_meta(self, name: str, value: Json) -> None:
         await self._write(

@@ -52,11 +52,54 @@ class AgentPolicy(_Strict):
 
 
 class BudgetPolicy(_Strict):
-    """Hard limits: `steps` tickets, `rollouts` runs of the eval, `wall_s` seconds over all sessions."""
+    """Hard limits: `steps` tickets, `rollouts` runs of the eval, `wall_s` seconds over all sessions.
+
+    `requests`, `tokens_in`, `tokens_out` and `usd` bound what all model calls of the run may take together, proposers
+    and evaluated agents alike; without one, that line is unlimited.
+    """
 
     steps: int = Field(default=60, ge=1)
     rollouts: int = Field(default=1000, ge=1)
     wall_s: float = Field(default=28_800.0, gt=0)
+    requests: int | None = Field(default=None, ge=0)
+    tokens_in: int | None = Field(default=None, ge=0)
+    tokens_out: int | None = Field(default=None, ge=0)
+    usd: float | None = Field(default=None, ge=0)
+
+    @model_serializer(mode="wrap")
+    def _set_only(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """What a run records: lines nobody set are left out, so that runs without models read as they always did."""
+        return {key: value for key, value in handler(self).items() if value is not None}
+
+
+class PricePolicy(_Strict):
+    """USD for a million tokens; `cached_input` and `cache_write` for input that an upstream's cache gave or took."""
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+    cached_input: float | None = Field(default=None, ge=0)
+    cache_write: float | None = Field(default=None, ge=0)
+
+
+class ModelPolicy(_Strict):
+    """`[models.NAME]`: where calls for NAME go.
+
+    `model` is the upstream's own name for it (NAME when empty); `api_key_env` names the environment variable that holds
+    the key, which never enters a box, a record or a log; `max_output_tokens` caps every reply, so that its worst case
+    is known before it is asked for; `patience_s` is how long one call waits out an upstream that is down.
+    """
+
+    base_url: str = Field(pattern=r"^https?://[^\s]+$")
+    model: str = ""
+    api_key_env: str = Field(default="", pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$")
+    price: PricePolicy | None = None
+    max_output_tokens: int = Field(default=8192, ge=1)
+    concurrency: int = Field(default=64, ge=1)
+    connect_s: float = Field(default=10.0, gt=0)
+    first_byte_s: float = Field(default=180.0, gt=0)
+    idle_s: float = Field(default=60.0, gt=0)
+    total_s: float = Field(default=900.0, gt=0)
+    patience_s: float = Field(default=1800.0, gt=0)
 
 
 class StopPolicy(_Strict):
@@ -172,6 +215,13 @@ class Policy(_Strict):
     archive: ArchivePolicy = ArchivePolicy()
     select: SelectPolicy = SelectPolicy()
     stages: StagesPolicy = StagesPolicy()
+    models: dict[str, ModelPolicy] = Field(default_factory=dict)
+
+    @model_serializer(mode="wrap")
+    def _used_only(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """What a run records: a run without models reads as it always did."""
+        whole: dict[str, object] = handler(self)
+        return whole if whole["models"] else {key: value for key, value in whole.items() if key != "models"}
 
 
 class SubjectTable(_Strict):

@@ -1,0 +1,158 @@
+"""The journal of model calls: a table of `run.db` that only runs with models have.
+
+Many callers write at once, so what waits is written in one transaction: one flush to disk for all of them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import anyio
+
+from harness.failpoint import failpoint
+from harness.records import ModelCall, Reply, Spend
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS calls (
+    ticket INTEGER NOT NULL, role TEXT NOT NULL, call INTEGER NOT NULL, digest TEXT NOT NULL, model TEXT NOT NULL,
+    dialect TEXT NOT NULL, variant TEXT NOT NULL, request BLOB NOT NULL,
+    held_requests INTEGER NOT NULL, held_in INTEGER NOT NULL, held_out INTEGER NOT NULL, held_nano INTEGER NOT NULL,
+    requests INTEGER NOT NULL, tokens_in INTEGER NOT NULL, tokens_out INTEGER NOT NULL, nano_usd INTEGER NOT NULL,
+    estimated INTEGER NOT NULL, status INTEGER, media TEXT, body BLOB,
+    PRIMARY KEY (ticket, role, call)) WITHOUT ROWID
+"""
+_COLUMNS = (
+    "ticket, role, call, digest, model, dialect, variant, held_requests, held_in, held_out, held_nano, "
+    "requests, tokens_in, tokens_out, nano_usd, estimated, status, media, body"
+)
+_HELD = "held_requests = ?, held_in = ?, held_out = ?, held_nano = ?"
+_SPENT = "requests = ?, tokens_in = ?, tokens_out = ?, nano_usd = ?, estimated = ?"
+_FILLED = (
+    "ticket, role, call, digest, model, dialect, variant, held_requests, held_in, held_out, held_nano, "
+    "requests, tokens_in, tokens_out, nano_usd, estimated, request, status"
+)
+_INSERT = f"INSERT INTO calls ({_FILLED}) VALUES ({', '.join('?' * 18)})"  # noqa: S608 - constants
+_AGAIN = f"{_INSERT} ON CONFLICT (ticket, role, call) DO UPDATE SET {_HELD}, {_SPENT}"
+
+Work = Callable[[sqlite3.Connection], object]
+
+
+class _Runs(Protocol):
+    def __call__(self, work: Callable[[sqlite3.Connection], Any]) -> Awaitable[Any]: ...
+
+
+@dataclass
+class _Pending:
+    work: Work
+    done: bool = False
+    error: BaseException | None = None
+
+
+class CallJournal:
+    """Model calls of one run, durable when each method returns."""
+
+    def __init__(self, write: _Runs, read: _Runs) -> None:
+        self._write = write
+        self._read = read
+        self._pending: list[_Pending] = []
+        self._turn = anyio.Lock()
+        self._made = False
+
+    async def calls(self) -> Sequence[ModelCall]:
+        """Every call so far, by ticket, role and number."""
+        return await self._read(recorded_calls)
+
+    async def begin_call(self, call: ModelCall, request: bytes) -> None:
+        """Write a call down before it is sent, or note another try of it."""
+        packed = zlib.compress(request, 1)
+        await self._put(lambda connection: _begin(connection, call, packed))
+        failpoint("call-begun")
+
+    async def finish_call(self, call: ModelCall) -> None:
+        """Settle its last try, with the reply if there is one to keep."""
+        failpoint("call-answered")
+        body = None if call.reply is None else zlib.compress(call.reply.body, 1)
+        await self._put(lambda connection: _finish(connection, call, body))
+        failpoint("call-stored")
+
+    async def _put(self, work: Work) -> None:
+        mine = _Pending(work)
+        self._pending.append(mine)
+        with anyio.CancelScope(shield=True):
+            async with self._turn:
+                if not mine.done:
+                    await self._flush()
+        if mine.error is not None:
+            raise mine.error
+
+    async def _flush(self) -> None:
+        batch, self._pending = self._pending, []
+
+        def work(connection: sqlite3.Connection) -> None:
+            if not self._made:
+                connection.execute(_TABLE)
+            for one in batch:
+                one.work(connection)
+
+        try:
+            await self._write(work)
+            self._made = True
+        except Exception as error:
+            for one in batch:
+                one.error = error
+        finally:
+            for one in batch:
+                one.done = True
+
+
+def recorded_calls(connection: sqlite3.Connection) -> list[ModelCall]:
+    """Every call of a run; none when it has no such table."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is None:
+        return []
+    rows = connection.execute(f"SELECT {_COLUMNS} FROM calls ORDER BY ticket, role, call")  # noqa: S608 - constants
+    return [_as_call(row) for row in rows]
+
+
+def _begin(connection: sqlite3.Connection, call: ModelCall, request: bytes) -> None:
+    row = (
+        *_key(call),
+        call.digest,
+        call.model,
+        call.dialect,
+        call.variant,
+        *_amounts(call.held),
+        *_amounts(call.spent),
+    )
+    connection.execute(
+        _AGAIN,
+        (*row, call.spent.estimated, request, None, *_amounts(call.held), *_amounts(call.spent), call.spent.estimated),
+    )
+
+
+def _finish(connection: sqlite3.Connection, call: ModelCall, body: bytes | None) -> None:
+    status, media = (None, None) if call.reply is None else (call.reply.status, call.reply.media)
+    connection.execute(
+        f"UPDATE calls SET {_HELD}, {_SPENT}, status = ?, media = ?, body = ? "  # noqa: S608 - constants
+        "WHERE ticket = ? AND role = ? AND call = ?",
+        (*_amounts(call.held), *_amounts(call.spent), call.spent.estimated, status, media, body, *_key(call)),
+    )
+
+
+def _key(call: ModelCall) -> tuple[int, str, int]:
+    return call.ticket, call.role, call.call
+
+
+def _amounts(spend: Spend) -> tuple[int, int, int, int]:
+    return spend.requests, spend.tokens_in, spend.tokens_out, spend.nano_usd
+
+
+def _as_call(row: tuple[Any, ...]) -> ModelCall:
+    ticket, role, call, digest, model, dialect, variant, *rest = row
+    held, spent, (estimated, status, media, body) = rest[:4], rest[4:8], rest[8:]
+    reply = None if status is None else Reply(status, media, zlib.decompress(body))
+    settled = Spend(*spent, estimated=bool(estimated))
+    return ModelCall(ticket, role, call, digest, model, dialect, variant, Spend(*held), settled, reply)

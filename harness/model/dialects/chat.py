@@ -1,0 +1,53 @@
+"""`/v1/chat/completions`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harness.model.base import Asked, Counted
+from harness.model.dialects.fields import capped, copies, must_list, options, rows, size, table
+from harness.model.dialects.openai import OpenAi, usage_of
+from harness.records import Json
+
+
+class Chat(OpenAi):
+    """Chat completions, also as a stream of chunks."""
+
+    name = "chat"
+    path = "/chat/completions"
+
+    def read(self, path: str, body: Mapping[str, Json], *, cap: int) -> Asked:
+        laid, most = capped(body, ("max_completion_tokens", "max_tokens"), "max_tokens", cap)
+        must_list(body, "messages")
+        stream = body.get("stream") is True
+        dropped = False
+        if stream:
+            wanted = options(body, "stream_options")
+            dropped = wanted.get("include_usage") is not True
+            laid["stream_options"] = {**wanted, "include_usage": True}
+        return Asked(stream, laid, most * copies(body, "n"), dropped)
+
+    def tally(self, asked: Asked) -> ChatTally:
+        return ChatTally()
+
+    def usable(self, reply: Mapping[str, Json]) -> bool:
+        first = next(rows(reply.get("choices")), None)
+        return first is not None and isinstance(first.get("message"), dict)
+
+
+class ChatTally:
+    """Counts a completion: usage from the last event that has it, text from every choice."""
+
+    def __init__(self) -> None:
+        self.counted = Counted()
+        self.text = 0
+        self.finished = False
+
+    def take(self, event: Mapping[str, Json]) -> None:
+        if event.get("usage") is not None:
+            self.counted = usage_of(event.get("usage"))
+        for choice in rows(event.get("choices")):
+            said = table(choice.get("message")) or table(choice.get("delta"))
+            self.text += size(said.get("content")) + size(said.get("reasoning_content")) + size(said.get("tool_calls"))
+            self.text += size(choice.get("text"))
+            self.finished = self.finished or choice.get("finish_reason") is not None

@@ -1,0 +1,85 @@
+"""Gemini's `models/NAME:generateContent` and `:streamGenerateContent`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from harness.model.base import Asked, Counted
+from harness.model.dialects.fields import capped, copies, count, must_list, options, rows, size, table
+from harness.records import Json
+
+_PATH = re.compile(r"(?:/v1beta|/v1|/v1alpha)?/models/([^/:]+):(generateContent|streamGenerateContent)")
+_STATUS = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
+
+
+class Gemini:
+    """Content generation; the model and whether it streams stand in the path."""
+
+    name = "gemini"
+
+    def speaks(self, path: str) -> bool:
+        return _PATH.fullmatch(path) is not None
+
+    def read(self, path: str, body: Mapping[str, Json], *, cap: int) -> Asked:
+        match = _PATH.fullmatch(path)
+        must_list(body, "contents")
+        if match is None:
+            raise ValueError("the model must stand in the path")
+        spelled = "generation_config" if "generation_config" in body else "generationConfig"
+        config = options(body, spelled)
+        config, most = capped(config, ("maxOutputTokens", "max_output_tokens"), "maxOutputTokens", cap)
+        laid: dict[str, Json] = {**body, spelled: config}
+        return Asked(match[2] == "streamGenerateContent", laid, most * copies(config, "candidateCount"))
+
+    def asks_for(self, path: str, body: Mapping[str, Json]) -> str:
+        match = _PATH.fullmatch(path)
+        if match is None:
+            raise ValueError("the model must stand in the path")
+        return match[1]
+
+    def named(self, body: Mapping[str, Json], model: str) -> Mapping[str, Json]:
+        return body
+
+    def upstream(self, path: str, model: str) -> str:
+        match = _PATH.fullmatch(path)
+        assert match is not None
+        return f"/v1beta/models/{model}:{match[2]}"
+
+    def keyed(self, key: str) -> Mapping[str, str]:
+        return {"x-goog-api-key": key} if key else {}
+
+    def tally(self, asked: Asked) -> GeminiTally:
+        return GeminiTally()
+
+    def usable(self, reply: Mapping[str, Json]) -> bool:
+        return isinstance(reply.get("candidates"), list) or isinstance(reply.get("promptFeedback"), dict)
+
+    def error(self, status: int, kind: str, message: str) -> dict[str, Json]:
+        name = "RESOURCE_EXHAUSTED" if status == 429 else _STATUS.get(status, "UNAVAILABLE")
+        return {"error": {"code": status, "message": message, "status": name}}
+
+
+class GeminiTally:
+    """Every event repeats the usage so far; thoughts are output."""
+
+    def __init__(self) -> None:
+        self.counted = Counted()
+        self.text = 0
+        self.finished = False
+
+    def take(self, event: Mapping[str, Json]) -> None:
+        usage = table(event.get("usageMetadata"))
+        if usage:
+            ins, outs = count(usage.get("promptTokenCount")), count(usage.get("candidatesTokenCount"))
+            thoughts = count(usage.get("thoughtsTokenCount")) or 0
+            tools = count(usage.get("toolUsePromptTokenCount")) or 0
+            self.counted = Counted(
+                self.counted.tokens_in if ins is None else ins + tools,
+                self.counted.tokens_out if outs is None and not thoughts else (outs or 0) + thoughts,
+                count(usage.get("cachedContentTokenCount")) or 0,
+            )
+        for candidate in rows(event.get("candidates")):
+            self.finished = self.finished or candidate.get("finishReason") is not None
+            for part in rows(table(candidate.get("content")).get("parts")):
+                self.text += size(part.get("text")) + size(part.get("functionCall"))

@@ -1,0 +1,59 @@
+"""`/v1/responses`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harness.model.base import Asked, Counted
+from harness.model.dialects.fields import capped, rows, size, table
+from harness.model.dialects.openai import OpenAi, usage_of
+from harness.records import Json
+
+_ENDS = {"response.completed", "response.incomplete", "response.failed"}
+
+
+class Responses(OpenAi):
+    """The Responses API, whole or as typed events."""
+
+    name = "responses"
+    path = "/responses"
+
+    def read(self, path: str, body: Mapping[str, Json], *, cap: int) -> Asked:
+        if body.get("background") is True:
+            raise ValueError("background responses cannot be metered; leave `background` out")
+        laid, most = capped(body, ("max_output_tokens",), "max_output_tokens", cap)
+        return Asked(body.get("stream") is True, laid, most)
+
+    def tally(self, asked: Asked) -> ResponsesTally:
+        return ResponsesTally()
+
+    def usable(self, reply: Mapping[str, Json]) -> bool:
+        return isinstance(reply.get("output"), list)
+
+
+class ResponsesTally:
+    """Counts a response: usage of the closing event, text from deltas, or from the whole when there were none."""
+
+    def __init__(self) -> None:
+        self.counted = Counted()
+        self.text = 0
+        self.finished = False
+
+    def take(self, event: Mapping[str, Json]) -> None:
+        kind = event.get("type")
+        if isinstance(kind, str) and kind.startswith("response."):
+            if kind.endswith(".delta"):
+                self.text += size(event.get("delta"))
+            if kind in _ENDS:
+                self._close(table(event.get("response")))
+            return
+        self._close(event)
+
+    def _close(self, response: Mapping[str, Json]) -> None:
+        self.finished = True
+        self.counted = usage_of(response.get("usage"))
+        if not self.text:
+            for item in rows(response.get("output")):
+                self.text += size(item.get("arguments"))
+                for part in (*rows(item.get("content")), *rows(item.get("summary"))):
+                    self.text += size(part.get("text"))

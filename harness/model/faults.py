@@ -1,0 +1,62 @@
+"""What can go wrong upstream, and which of it passes."""
+
+from __future__ import annotations
+
+import email.utils
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harness.records import Reply
+
+PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
+FINAL = frozenset({401, 402, 403})
+_QUOTA = (b"insufficient_quota", b"billing_hard_limit", b"credit balance is too low")
+LONGEST_WAIT_S = 3600.0
+
+
+@dataclass
+class Fault(Exception):  # noqa: N818 - most of these pass and are no errors of ours
+    """An upstream did not answer as it should. `passing` ones are tried again; `final` ones stop the run.
+
+    `reply` is what it said, when it said something whole; `wait_s` is how long it asked us to wait.
+    """
+
+    reason: str
+    passing: bool = True
+    final: bool = False
+    status: int = 502
+    wait_s: float | None = None
+    reply: Reply | None = None
+
+
+def fault_of(reply: Reply, headers: Mapping[str, str]) -> Fault:
+    """The fault that an HTTP status of 400 and above amounts to."""
+    out_of_money = reply.status == 429 and any(sign in reply.body for sign in _QUOTA)
+    return Fault(
+        reason=f"HTTP {reply.status}",
+        passing=reply.status in PASSING and not out_of_money,
+        final=reply.status in FINAL or out_of_money,
+        status=reply.status,
+        wait_s=retry_after(headers),
+        reply=reply,
+    )
+
+
+def retry_after(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
+    """Seconds that `Retry-After` (or its milliseconds sibling) asks for, as a number or a date; None without one."""
+    millis, plain = headers.get("retry-after-ms"), headers.get("retry-after")
+    for text, unit in ((millis, 1000.0), (plain, 1.0)):
+        if text is None:
+            continue
+        try:
+            return min(max(float(text) / unit, 0.0), LONGEST_WAIT_S)
+        except ValueError:
+            pass
+    if plain is None:
+        return None
+    try:
+        at = email.utils.parsedate_to_datetime(plain).timestamp()
+    except ValueError:
+        return None
+    return min(max(at - (time.time() if now is None else now), 0.0), LONGEST_WAIT_S)

@@ -1,0 +1,129 @@
+"""From a request to the upstream that answers it: which model, which key, which address."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import anyio
+import httpx2
+
+from harness.errors import InputError
+from harness.model.base import Asked, Dialect
+from harness.model.breaker import Breaker
+from harness.model.pricing import Price, price_of
+from harness.model.trial import Request
+from harness.policy.schema import ModelPolicy
+from harness.records import Json
+
+DEFAULT = "default"
+_LOCAL = {"127.0.0.1", "localhost", "::1"}
+# what clients put in to be told apart by, and no part of what is asked
+_VOLATILE = ("user", "metadata", "client_metadata", "prompt_cache_key", "safety_identifier")
+
+
+@dataclass
+class Route:
+    """One upstream: its policy, its price, its key, and how it has been doing."""
+
+    name: str
+    policy: ModelPolicy
+    price: Price
+    client: httpx2.AsyncClient
+    key: str = field(repr=False)
+    slots: anyio.CapacityLimiter
+    breaker: Breaker = field(default_factory=Breaker)
+    worked: bool = False
+
+    @property
+    def model(self) -> str:
+        """The upstream's own name for the model."""
+        return self.policy.model or self.name
+
+    def request(self, dialect: Dialect, path: str, query: str, asked: Asked, headers: Mapping[str, str]) -> Request:
+        """What goes out for `asked`."""
+        laid = dict(dialect.named(asked.body, self.model))
+        if dialect.name == "chat" and urlsplit(self.policy.base_url).hostname == "api.openai.com":
+            # its newer models know the cap by its newer name only
+            laid.setdefault("max_completion_tokens", laid.pop("max_tokens", None))
+        body = json.dumps(laid, ensure_ascii=False, separators=(",", ":"))
+        sent = {
+            "content-type": "application/json",
+            "accept": "text/event-stream" if asked.stream else "application/json",
+            **{name: value for name, value in headers.items() if name in {"anthropic-version", "anthropic-beta"}},
+            **dialect.keyed(self.key),
+        }
+        if dialect.name == "messages":
+            sent.setdefault("anthropic-version", "2023-06-01")
+        return Request(
+            self._url(dialect.upstream(path, self.model), query),
+            sent,
+            body.encode("utf-8", "surrogatepass"),
+            asked,
+            dialect,
+        )
+
+    def _url(self, path: str, query: str) -> str:
+        base = self.policy.base_url.rstrip("/")
+        for version in ("/v1", "/v1beta"):
+            if base.endswith(version) and path.startswith(version + "/"):
+                path = path.removeprefix(version)
+        kept = "&".join(part for part in query.split("&") if part and not part.startswith("key="))
+        return base + path + (f"?{kept}" if kept else "")
+
+
+def key_of(name: str, policy: ModelPolicy, environment: Mapping[str, str] | None = None) -> str:
+    """The key from the environment variable that the policy names. Raises InputError when it is not set."""
+    if not policy.api_key_env:
+        return ""
+    key = (os.environ if environment is None else environment).get(policy.api_key_env, "").strip()
+    if not key:
+        raise InputError(
+            f"the environment variable {policy.api_key_env} is not set",
+            key=f"models.{name}.api_key_env",
+            mend=f"export {policy.api_key_env}=... in the shell that runs strop; the key itself never goes in a file",
+        )
+    return key
+
+
+def route(name: str, policy: ModelPolicy, *, priced: bool, key: str, transport: object = None) -> Route:
+    """An upstream ready to be called; its client is the caller's to close."""
+    local = urlsplit(policy.base_url).hostname in _LOCAL
+    client = httpx2.AsyncClient(
+        timeout=httpx2.Timeout(None, connect=policy.connect_s, pool=policy.first_byte_s),
+        limits=httpx2.Limits(max_connections=policy.concurrency, max_keepalive_connections=policy.concurrency),
+        trust_env=not local,  # a proxy for the internet is none for loopback
+        verify=policy.base_url.startswith("https"),
+        follow_redirects=False,
+        transport=transport,  # pyright: ignore[reportArgumentType] - only tests give one
+    )
+    return Route(
+        name, policy, price_of(name, policy, needed=priced), client, key, anyio.CapacityLimiter(policy.concurrency)
+    )
+
+
+def find_route(routes: Mapping[str, Route], asked: str) -> Route | None:
+    """By the policy's name, then by the upstream's, then the one called "default", then the only one there is.
+
+    Agents that know only their vendor's names are served by the last two.
+    """
+    if asked in routes:
+        return routes[asked]
+    bare = asked.rpartition("/")[2]
+    for one in routes.values():
+        if asked == one.model or bare in {one.name, one.model}:
+            return one
+    if DEFAULT in routes:
+        return routes[DEFAULT]
+    return next(iter(routes.values())) if len(routes) == 1 else None
+
+
+def digest_of(dialect: Dialect, path: str, body: Mapping[str, Json]) -> str:
+    """What makes two requests the same: dialect, path and body, less what clients add to tell callers apart."""
+    kept = {name: value for name, value in body.items() if name not in _VOLATILE}
+    text = json.dumps([dialect.name, path, kept], sort_keys=True, separators=(",", ":"), allow_nan=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
