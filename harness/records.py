@@ -37,6 +37,7 @@ class Verdict(StrEnum):
     """What became of one ticket."""
 
     KEPT = "kept"
+    ARCHIVED = "archived"
     DISCARDED = "discarded"
     BLOCKED = "blocked"
     CRASHED = "crashed"

@@ -34,6 +34,7 @@ def print_json(value: object) -> None:
 
 VERDICT_STYLE = {
     "kept": "bold green",
+    "archived": "green",
     "discarded": "dim",
     "blocked": "bold red",
     "crashed": "yellow",

@@ -108,6 +108,8 @@ def budget_rows(summary: Mapping[str, Json]) -> list[tuple[str, float, float | N
 
 def mode_claim(summary: Mapping[str, Json]) -> str:
     """How the number came about, and what that cannot promise."""
+    if summary.get("mode") == "simulation":
+        return "simulation: no code was run, the scores are made up by a simulated world"
     if summary.get("mode") == "inline":
         return "inline: candidate and eval run as one program, so a candidate can change what is measured"
     return "split: a second box, without candidate code, computes the score"

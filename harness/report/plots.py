@@ -15,6 +15,7 @@ from harness.untrusted import line
 
 COLOURS: Mapping[Verdict, str] = {
     Verdict.KEPT: "#009E73",
+    Verdict.ARCHIVED: "#0072B2",
     Verdict.DISCARDED: "#8a8f98",
     Verdict.BLOCKED: "#D55E00",
     Verdict.CRASHED: "#E69F00",
@@ -25,6 +26,7 @@ COLOURS: Mapping[Verdict, str] = {
 }
 _MARKERS: Mapping[Verdict, str] = {
     Verdict.KEPT: "circle",
+    Verdict.ARCHIVED: "circle-open-dot",
     Verdict.DISCARDED: "circle-open",
     Verdict.BLOCKED: "x",
     Verdict.CRASHED: "triangle-down",

@@ -18,6 +18,8 @@ from harness.failpoint import failpoint
 from harness.policy.budget import Budget
 from harness.records import Decision, Json, RolloutKey, Split, Usage, Verdict
 from harness.research.decide import Deliberation, worst_case
+from harness.research.parents import Parents
+from harness.research.placing import Placement
 from harness.research.propose import PROPOSED, propose
 from harness.research.rollouts import same_items
 from harness.research.session import Session
@@ -38,6 +40,7 @@ class Engine:
     started: float
     draining: bool = False
     budget: Budget = field(init=False)
+    _parents: Parents = field(init=False)
     _turn: Turnstile = field(init=False)
 
     def __post_init__(self) -> None:
@@ -49,6 +52,7 @@ class Engine:
 
     async def search(self) -> Stop:
         """Run tickets until a rule stops it; the reason is returned. Raises InfraError, StorageError."""
+        self._parents = await Parents.of(self.session)
         left = self.wall_left() - self._vault_s()
         stop = out_of_time = Stop("wall", "the wall time left is needed to open the vault")
         with anyio.move_on_after(max(0.0, left)) as wall:
@@ -90,7 +94,7 @@ class Engine:
             if stop is not None:
                 return stop
             self.budget.reserve("rollouts", worst_case(self.session))
-            tickets.start_soon(self._ticket, ticket)
+            tickets.start_soon(self._ticket, ticket, self._parents.draw(ticket, seen))
 
     def _may_not_start(self, ticket: int, seen: int) -> Stop | None:
         if self.draining:
@@ -104,10 +108,9 @@ class Engine:
             return Stop("rollouts", "the rollouts left do not cover one more ticket and the vault")
         return None
 
-    async def _ticket(self, ticket: int) -> None:
+    async def _ticket(self, ticket: int, parent: str) -> None:
         session = self.session
         seen = max(0, ticket - session.policy.schedule.workers)
-        parent = session.standing.marks[seen].incumbent
         session.emit(TicketStarted(ticket, parent))
         proposal = await propose(session, ticket, parent, seen)
         tree, screen = None, None
@@ -118,7 +121,8 @@ class Engine:
             outcome = await session.rollouts.run(key, tree)
             screen = key, same_items(outcome, session.standing.item_ids.get(Split.VISIBLE.value))
         await self._turn.reached(ticket - 1)
-        deliberation = Deliberation(session, proposal, tree, screen)
+        archiving = session.policy.archive.mode != "incumbent"
+        deliberation = (Placement if archiving else Deliberation)(session, proposal, tree, screen)
         decision = await deliberation.decide()
         with anyio.CancelScope(shield=True):
             await self._commit(deliberation, decision)
@@ -181,6 +185,7 @@ def ticket_body(made: Deliberation, decision: Decision) -> dict[str, Json]:
             "score": score,
         }
     kept = decision.verdict is Verdict.KEPT
+    added: dict[str, Json] = {"archive": made.account(decision)} if isinstance(made, Placement) else {}
     return {
         "ticket": decision.ticket,
         "parent": proposal.parent,
@@ -201,4 +206,5 @@ def ticket_body(made: Deliberation, decision: Decision) -> dict[str, Json]:
         },
         "variant": variant,
         "incumbent": decision.variant if kept else made.session.standing.incumbent.id,
+        **added,
     }

@@ -13,9 +13,11 @@ from harness.agent.registry import make_agent
 from harness.archive.base import LedgerEntry
 from harness.archive.ledger import verify_chain
 from harness.box.base import Boxes, BoxSpec, Command
+from harness.box.choose import choose
 from harness.errors import InfraError, InputError, IntegrityError, StropError
 from harness.evaluation.contract import Evaluation
 from harness.evaluation.inline import InlineEvaluation
+from harness.evaluation.simulation import LABEL, NoBoxes, SimulatedEvaluation, load_world
 from harness.evaluation.split import SplitEvaluation
 from harness.evaluation.subject import SplitData, Subject, pin
 from harness.events import RolloutFinished
@@ -113,8 +115,24 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit) -> Session:
         rollouts=rollouts,
         standing=fold(rows),
         emit=emit,
-        isolation=boxes.name if boxes.isolated else f"{boxes.name} (no isolation)",
+        isolation=_isolation(boxes),
     )
+
+
+def _isolation(boxes: Boxes) -> str:
+    if isinstance(boxes, NoBoxes):
+        return LABEL
+    return boxes.name if boxes.isolated else f"{boxes.name} (no isolation)"
+
+
+def boxes_for(mode: str, policy: Policy) -> Boxes:
+    """The back end of a run, not yet prepared; a simulated one has none. Raises BoxUnavailableError."""
+    return NoBoxes() if mode == "simulation" else choose(policy.box.backend)
+
+
+def recorded_boxes(rows: Sequence[LedgerEntry]) -> Boxes:
+    """The back end that a run's own record asks for."""
+    return boxes_for(run_body(rows)["subject"]["eval"]["mode"], recorded_policy(rows))
 
 
 def run_body(rows: Sequence[LedgerEntry]) -> Mapping[str, Any]:
@@ -145,6 +163,8 @@ async def _pinned(body: Mapping[str, Any], store: TreeStore) -> tuple[Subject, P
 
 
 def _evaluation(subject: Subject, boxes: Boxes, spec: BoxSpec) -> Evaluation:
+    if subject.file.eval.world is not None:
+        return SimulatedEvaluation(load_world(subject.file.eval.world))
     if subject.file.eval.mode == "split":
         return SplitEvaluation(subject, boxes, spec)
     return InlineEvaluation(subject, boxes, spec)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.records import Json
 from harness.research.select import Floats, Ints
 
 
@@ -28,6 +30,29 @@ class Member:
     wins: float = 0.0
     losses: float = 0.0
     items: tuple[float, ...] = ()
+    stage: int = 0
+
+    def as_json(self) -> dict[str, Json]:
+        """The member as a ticket's body holds it; what is nothing is left out."""
+        table: dict[str, Any] = asdict(self)
+        table = {key: list(one) if isinstance(one, tuple) else one for key, one in table.items()}  # pyright: ignore
+        table["score"] = None if math.isnan(self.score) else self.score
+        return {key: one for key, one in table.items() if one or key == "score"}
+
+
+def member_of(table: Mapping[str, Any]) -> Member:
+    """The member that `Member.as_json` wrote down."""
+    score = math.nan if table["score"] is None else float(table["score"])
+    return Member(
+        id=table["id"],
+        ticket=table.get("ticket", 0),
+        parents=tuple(table.get("parents", ())),
+        score=score,
+        wins=table.get("wins", 0.0),
+        losses=table.get("losses", 0.0),
+        items=tuple(table.get("items", ())),
+        stage=table.get("stage", 0),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +63,16 @@ class Change:
     member: Member | None = None
     again: tuple[Member, ...] = ()
     gone: tuple[str, ...] = ()
+
+
+def change_of(body: Mapping[str, Any]) -> Change | None:
+    """What a ticket's body says it did to the archive of parents; None outside archive mode."""
+    made = body.get("archive")
+    if made is None:
+        return None
+    member = member_of(made["member"]) if made.get("member") else None
+    again = tuple(member_of(one) for one in made.get("again", ()))
+    return Change(body["ticket"], member, again, tuple(made.get("gone", ())))
 
 
 @dataclass

@@ -17,7 +17,6 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from harness.archive.lock import RunLock, holder
 from harness.archive.sqlite import SqliteArchive
-from harness.box.choose import choose
 from harness.clock import Clock, SystemClock
 from harness.errors import InputError, StropError
 from harness.events import Event, RunFinished, RunStarted
@@ -26,7 +25,7 @@ from harness.records import Json, RunState
 from harness.repo.store import FOLDER_NAME, TreeStore
 from harness.research.baseline import measure_root
 from harness.research.engine import Engine
-from harness.research.opening import assemble, begin, plan, recorded_policy
+from harness.research.opening import assemble, begin, boxes_for, plan, recorded_boxes
 from harness.research.runs import list_runs, new_folder, owner_of, runs_folder
 from harness.research.session import Hold, Session
 from harness.research.stop import Stop
@@ -81,7 +80,7 @@ async def open_run(
     """
     clock = clock or SystemClock()
     made = await plan(Path(subject), seed=seed, workers=workers, use=policy, overrides=overrides or {})
-    await choose(made.policy.box.backend).prepare()
+    await boxes_for(made.subject.file.eval.mode, made.policy).prepare()
     folder = new_folder(runs_folder(runs), made.subject.file.subject.name, clock.now(), run_id)
     async with AsyncExitStack() as stack:
         stack.enter_context(RunLock(folder))
@@ -181,7 +180,7 @@ async def _session(run: Run, hold: Hold, resumed: bool, send: MemoryObjectSendSt
 
 
 async def _open(hold: Hold, send: MemoryObjectSendStream[Event]) -> Session:
-    boxes = choose(recorded_policy(await hold.archive.ledger()).box.backend)
+    boxes = recorded_boxes(await hold.archive.ledger())
     await boxes.prepare()
     runs = await anyio.to_thread.run_sync(list_runs, hold.folder.parent)
     dead = [owner_of(path) for path in runs if path != hold.folder and holder(path) is None]

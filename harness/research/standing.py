@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.records import Attempt, Direction, Variant, Verdict
+from harness.research.population import Change, Member, change_of
 
 ROOT = "v0"
 
@@ -46,6 +47,8 @@ class Standing:
     marks: list[Mark] = field(default_factory=list[Mark])
     first_ticket: dict[str, int] = field(default_factory=dict[str, int])
     counts: Counter[str] = field(default_factory=Counter[str])
+    changes: list[Change] = field(default_factory=list[Change])
+    members: dict[str, Member] = field(default_factory=dict[str, Member])
 
     @property
     def done(self) -> int:
@@ -87,6 +90,7 @@ class Standing:
             self.reference[variant.id] = body["reference"]
             if asked is not None and asked.get("score") is not None:
                 self.holdout[variant.id] = asked["score"]
+        self.enter(change_of(body))
         before = self.marks[-1]
         queried = asked is not None and asked["asked"]
         self.marks.append(
@@ -99,6 +103,16 @@ class Standing:
                 idle=before.idle + 1 if verdict is Verdict.NO_PROPOSAL else 0,
             )
         )
+
+    def enter(self, change: Change | None) -> None:
+        """Take in what a ticket did to the archive of parents; `members` are those that may be drawn now."""
+        if change is None:
+            return
+        self.changes.append(change)
+        for member in (*change.again, *([change.member] if change.member else [])):
+            self.members[member.id] = member
+        for name in change.gone:
+            self.members.pop(name, None)
 
 
 def variant_of(body: Mapping[str, Any]) -> Variant | None:

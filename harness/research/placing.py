@@ -1,0 +1,126 @@
+"""Archive mode's decision: every functioning child may become a parent, and only the best is asked of the holdout.
+
+The gate and the holdout rule on the title of best variant exactly as they do with an incumbent; a child that does
+not take the title is archived if the policy's acceptance lets it in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from harness.records import Decision, Json, Outcome, Verdict
+from harness.research.decide import Deliberation
+from harness.research.population import Member
+from harness.research.select import goodness
+from harness.research.session import Session
+from harness.research.standing import ROOT
+
+_ROUNDING = 1e-9
+
+
+@dataclass
+class Placement(Deliberation):
+    """A deliberation that also says what becomes of the archive of parents."""
+
+    member: Member | None = None
+    gone: tuple[str, ...] = field(default=())
+
+    async def decide(self) -> Decision:
+        """As with an incumbent, but a functioning child that is not the best may still be archived."""
+        decision = await super().decide()
+        if decision.verdict not in (Verdict.KEPT, Verdict.DISCARDED) or decision.variant is None:
+            return decision
+        assert self.screen is not None
+        member = member_from(self.session, decision.variant, self.proposal.ticket, self._line(), self.screen[1])
+        if decision.verdict is Verdict.DISCARDED and not accepts(self.session, member):
+            return decision
+        self.member = member
+        self.gone = leaving(self.session, member, keep=decision.variant if decision.verdict is Verdict.KEPT else None)
+        if decision.verdict is Verdict.KEPT or member.id in self.gone:
+            return decision
+        return self._decision(Verdict.ARCHIVED, "it functions: archived as a possible parent")
+
+    def _line(self) -> tuple[str, ...]:
+        return (self.proposal.parent,)
+
+    def account(self, decision: Decision) -> dict[str, Json]:
+        """What the ledger's ticket body says under `archive`."""
+        if self.member is None or self.member.id in self.gone:
+            return {}
+        gone: dict[str, Json] = {"gone": [*self.gone]} if self.gone else {}
+        return {"member": self.member.as_json(), **gone}
+
+
+def root_member(session: Session, outcome: Outcome) -> Member:
+    """The root as the first member: its standing score, and its items as one run gave them."""
+    root = session.standing.variants[ROOT]
+    measured = member_from(session, ROOT, 0, (), outcome)
+    assert root.score is not None
+    return Member(ROOT, 0, (), _good(session, root.score), measured.wins, measured.losses, measured.items)
+
+
+def member_from(session: Session, name: str, ticket: int, parents: tuple[str, ...], outcome: Outcome) -> Member:
+    """A member from one run of the whole visible split. Items, where there are any, are its evidence."""
+    assert outcome.score is not None
+    good = _good(session, outcome.score)
+    items = tuple(_good(session, outcome.items[name]) for name in sorted(outcome.items))
+    evidence = [min(1.0, max(0.0, one)) for one in items] or [min(1.0, max(0.0, good))]
+    wins = sum(evidence)
+    table = items if session.policy.select.rule == "pareto" else ()
+    return Member(name, ticket, parents, good, wins, len(evidence) - wins, table)
+
+
+def accepts(session: Session, member: Member) -> bool:
+    """Whether a functioning child enters the archive at all."""
+    policy = session.policy.archive
+    if policy.mode != "keep_better":
+        return True
+    root = session.standing.variants[ROOT].score
+    assert root is not None
+    return member.score >= _good(session, root) - policy.margin - _ROUNDING
+
+
+def leaving(session: Session, new: Member, *, keep: str | None) -> tuple[str, ...]:
+    """Who makes room in a capped archive: the least score plus distance to the nearest member that is no worse.
+
+    The best member never leaves, nor does the one in `keep` or the incumbent.
+    """
+    policy = session.policy.archive
+    if policy.mode != "capped":
+        return ()
+    safe = {session.standing.incumbent.id if keep is None else keep}
+    members: dict[str, Member] = {**session.standing.members, new.id: new}
+    gone: list[str] = []
+    while len(members) > policy.size:
+        worst = crowded(list(members.values()), safe)
+        if worst is None:
+            break
+        gone.append(worst)
+        del members[worst]
+    return tuple(gone)
+
+
+def crowded(members: Sequence[Member], safe: set[str]) -> str | None:
+    """The member with the least score + distance to the nearest member that is no worse; of equals the latest."""
+    ranked = sorted(members, key=lambda one: (-one.score, one.ticket))
+    found: tuple[float, int, str] | None = None
+    for place, one in enumerate(ranked[1:], start=1):
+        if one.id in safe:
+            continue
+        near = min(_distance(one, other) for other in ranked[:place])
+        worth = (one.score + near, -one.ticket, one.id)
+        if found is None or worth < found:
+            found = worth
+    return None if found is None else found[2]
+
+
+def _distance(one: Member, other: Member) -> float:
+    if one.items and len(one.items) == len(other.items):
+        return sum(abs(a - b) for a, b in zip(one.items, other.items, strict=True)) / len(one.items)
+    return abs(one.score - other.score)
+
+
+def _good(session: Session, score: float) -> float:
+    settings = session.subject.file.eval
+    return goodness(score, settings.direction, settings.range)
