@@ -58,6 +58,8 @@ class BudgetPolicy(_Strict):
     and evaluated agents alike; without one, that line is unlimited.
     """
 
+    added: ClassVar[frozenset[str]] = frozenset({"requests", "tokens_in", "tokens_out", "usd"})
+
     steps: int = Field(default=60, ge=1)
     rollouts: int = Field(default=1000, ge=1)
     wall_s: float = Field(default=28_800.0, gt=0)
@@ -65,11 +67,6 @@ class BudgetPolicy(_Strict):
     tokens_in: int | None = Field(default=None, ge=0)
     tokens_out: int | None = Field(default=None, ge=0)
     usd: float | None = Field(default=None, ge=0)
-
-    @model_serializer(mode="wrap")
-    def _set_only(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """What a run records: lines nobody set are left out, so that runs without models read as they always did."""
-        return {key: value for key, value in handler(self).items() if value is not None}
 
 
 class PricePolicy(_Strict):
@@ -202,7 +199,7 @@ class BoxPolicy(_Strict):
 class Policy(_Strict):
     """Everything a run obeys."""
 
-    added: ClassVar[frozenset[str]] = frozenset({"archive", "select", "stages"})
+    added: ClassVar[frozenset[str]] = frozenset({"archive", "select", "stages", "models"})
 
     name: str = "guarded"
     agent: AgentPolicy = AgentPolicy()
@@ -216,12 +213,6 @@ class Policy(_Strict):
     select: SelectPolicy = SelectPolicy()
     stages: StagesPolicy = StagesPolicy()
     models: dict[str, ModelPolicy] = Field(default_factory=dict)
-
-    @model_serializer(mode="wrap")
-    def _used_only(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """What a run records: a run without models reads as it always did."""
-        whole: dict[str, object] = handler(self)
-        return whole if whole["models"] else {key: value for key, value in whole.items() if key != "models"}
 
 
 class SubjectTable(_Strict):

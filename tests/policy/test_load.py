@@ -115,7 +115,8 @@ def test_the_shipped_policies_load(tmp_path):
 
 def test_a_policy_that_uses_nothing_new_is_recorded_as_before():
     plain = Policy().model_dump(mode="json")
-    assert {"archive", "select", "stages"}.isdisjoint(plain)
+    assert {"archive", "select", "stages", "models"}.isdisjoint(plain)
+    assert set(plain["budget"]) == {"steps", "rollouts", "wall_s"}
     used = Policy.model_validate({"archive": {"mode": "keep_all"}}).model_dump(mode="json")
     assert used["archive"]["mode"] == "keep_all"
     assert "select" not in used
