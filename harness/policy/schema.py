@@ -229,12 +229,13 @@ class EvalTable(_Strict):
     In split mode `score` runs in a second box that never sees candidate code; `files` are the scorer's own files
     (by default every file of the subject that `score` names). In inline mode the eval runs with the candidate and
     `result` says where its number is read from. In simulation mode nothing is run: `world` (module:Name) makes the
-    scores up, and every page says so.
+    scores up, and every page says so. In tasks mode a variant is run on one task at a time, as in split mode; `format`
+    says how the tasks are written down.
     """
 
-    added: ClassVar[frozenset[str]] = frozenset({"world"})
+    added: ClassVar[frozenset[str]] = frozenset({"world", "format"})
 
-    mode: Literal["split", "inline", "simulation"]
+    mode: Literal["split", "inline", "simulation", "tasks"]
     run: Argv
     score: Argv | None = None
     files: tuple[str, ...] | None = None
@@ -245,6 +246,7 @@ class EvalTable(_Strict):
     result: Literal["file", "stdout"] = "file"
     env: dict[str, str] = Field(default_factory=dict)
     world: str | None = None
+    format: Literal["dataset", "harbor", "pytest", "humaneval", "reasoning_gym"] | None = None
 
     @field_validator("range")
     @classmethod
@@ -259,6 +261,8 @@ class EvalTable(_Strict):
             raise ValueError("mode 'split' needs a `score` command for the scorer box")
         if self.mode == "inline" and (self.score is not None or self.files is not None):
             raise ValueError("mode 'inline' has no scorer box: remove `score` and `files`")
+        if (self.mode == "tasks") != (self.format is not None):
+            raise ValueError("`format` says how tasks are written down, and mode 'tasks' needs one")
         if (self.mode == "simulation") != (self.world is not None):
             raise ValueError("`world` names a simulated world, and mode 'simulation' needs one")
         if self.mode == "split" and self.result == "stdout":
@@ -280,10 +284,45 @@ class SplitsTable(_Strict):
         return {Split.VISIBLE: self.visible, Split.HOLDOUT: self.holdout, Split.VAULT: self.vault}[split]
 
 
+class TasksTable(_Strict):
+    """`[tasks]`: what a format needs to know.
+
+    `visible`, `holdout` and `vault` are how many tasks each split gets where a format draws them itself (humaneval,
+    reasoning_gym), after a shuffle by `seed`. `labels` are the keys of a dataset's rows that only the scorer sees.
+    `generators` are reasoning-gym's names, and `threshold` the score from which its answer counts as solved.
+    """
+
+    visible: int = Field(default=24, ge=1)
+    holdout: int = Field(default=20, ge=0)
+    vault: int = Field(default=20, ge=0)
+    seed: int = Field(default=0, ge=0)
+    labels: tuple[str, ...] = ("answer",)
+    generators: tuple[str, ...] = ()
+    threshold: float = Field(default=0.99, gt=0, le=1)
+
+
+class EditorTable(_Strict):
+    """`[editor]`: the subject is an agent that can edit code, its own too.
+
+    `run` edits the tree in /out after /data/problem.md. `imports` and `smoke` are commands that must end with 0 before
+    a child is given a task; `probe` asks whether a child can still edit.
+    """
+
+    run: Argv
+    imports: Argv | None = None
+    smoke: Argv | None = None
+    probe: bool = True
+    timeout_s: float = Field(default=600.0, gt=0, le=86_400)
+
+
 class SubjectFile(_Strict):
     """The whole of `strop.toml`. `policy` holds `use` and overrides; it is resolved by `load`."""
+
+    added: ClassVar[frozenset[str]] = frozenset({"tasks", "editor"})
 
     subject: SubjectTable
     eval: EvalTable
     splits: SplitsTable = SplitsTable()
+    tasks: TasksTable = TasksTable()
+    editor: EditorTable | None = None
     policy: dict[str, object] = Field(default_factory=dict)

@@ -32,7 +32,7 @@ direction = "min"
 [policy]
 use = "guarded"
 agent.name = "harness.testing.hillside:Sneaky"
-gate.candidates = 100000
+schedule.workers = 1
 """
 
 
