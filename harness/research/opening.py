@@ -16,10 +16,12 @@ from harness.box.base import Boxes, BoxSpec, Command
 from harness.box.choose import choose
 from harness.errors import InfraError, InputError, IntegrityError, StropError
 from harness.evaluation.contract import Evaluation
+from harness.evaluation.formats.pinning import pin_tasks
 from harness.evaluation.inline import InlineEvaluation
 from harness.evaluation.simulation import LABEL, NoBoxes, SimulatedEvaluation, load_world
 from harness.evaluation.split import SplitEvaluation
 from harness.evaluation.subject import SplitData, Subject, pin
+from harness.evaluation.tasks import TasksEvaluation
 from harness.events import RolloutFinished
 from harness.policy.load import SUBJECT_FILE, load_subject
 from harness.policy.schema import Policy, SubjectFile
@@ -56,7 +58,8 @@ async def plan(
         settings["schedule.workers"] = workers
     loaded = load_subject(folder, use=use, overrides=settings)
     whole = await anyio.to_thread.run_sync(_read_folder, folder)
-    subject = pin(loaded.file, whole, folder / SUBJECT_FILE)
+    cut = pin_tasks if loaded.file.eval.mode == "tasks" else pin
+    subject = await anyio.to_thread.run_sync(cut, loaded.file, whole, folder / SUBJECT_FILE)
     make_agent(loaded.policy.agent.name, cast("Mapping[str, Json]", loaded.policy.agent.config))
     return Plan(folder, subject, loaded.policy, 0 if seed is None else seed)
 
@@ -165,6 +168,8 @@ async def _pinned(body: Mapping[str, Any], store: TreeStore) -> tuple[Subject, P
 def _evaluation(subject: Subject, boxes: Boxes, spec: BoxSpec) -> Evaluation:
     if subject.file.eval.world is not None:
         return SimulatedEvaluation(load_world(subject.file.eval.world))
+    if subject.file.eval.mode == "tasks":
+        return TasksEvaluation(subject, boxes, spec)
     if subject.file.eval.mode == "split":
         return SplitEvaluation(subject, boxes, spec)
     return InlineEvaluation(subject, boxes, spec)

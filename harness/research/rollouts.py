@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import anyio
 
@@ -12,8 +13,9 @@ from harness.archive.base import Archive
 from harness.archive.ledger import canonical
 from harness.errors import InfraError
 from harness.evaluation.contract import Evaluation
+from harness.evaluation.tasks import TaskEvaluation
 from harness.failpoint import failpoint
-from harness.records import Json, Outcome, RolloutKey, Split, Status
+from harness.records import Json, Outcome, RolloutKey, Status
 from harness.streams import derive
 from harness.tree import Tree
 
@@ -56,7 +58,7 @@ class Rollouts:
                 return stored
             failpoint("rollout-begun")
             async with self.slots:
-                outcome = await self._attempt(key.split, tree, seed)
+                outcome = await self._attempt(key, tree, seed)
             failpoint("rollout-ran")
             await self.archive.finish_rollout(key, outcome)
             failpoint("rollout-stored")
@@ -79,11 +81,16 @@ class Rollouts:
                 group.start_soon(one, key)
         return [outcomes[key] for key in keys]
 
-    async def _attempt(self, split: Split, tree: Tree, seed: int) -> Outcome:
+    async def _once(self, key: RolloutKey, tree: Tree, seed: int) -> Outcome:
+        if key.example:
+            return await cast("TaskEvaluation", self.evaluation).task(tree, key.split, key.example, seed)
+        return await self.evaluation.rollout(tree, key.split, seed)
+
+    async def _attempt(self, key: RolloutKey, tree: Tree, seed: int) -> Outcome:
         last = ""
         for attempt in range(1, TRIES + 1):
             try:
-                return await self.evaluation.rollout(tree, split, seed)
+                return await self._once(key, tree, seed)
             except InfraError as error:
                 last = error.message
                 await anyio.sleep(_PAUSE_S * attempt)

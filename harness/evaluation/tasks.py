@@ -1,0 +1,86 @@
+"""Evaluation by task: each task is a split of its own, run and scored in boxes of its own."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import anyio
+
+from harness.box.base import Boxes, BoxSpec
+from harness.evaluation.contract import Evaluation
+from harness.evaluation.formats.base import task_names
+from harness.evaluation.functioning import PREFIX, Functioning
+from harness.evaluation.split import SplitEvaluation
+from harness.evaluation.subject import SplitData, Subject
+from harness.records import Outcome, Split, Status
+from harness.streams import derive
+from harness.tree import Tree
+
+AT_ONCE = 4
+
+
+class TaskEvaluation(Evaluation, Protocol):
+    """An evaluation whose unit of work is one task of one variant."""
+
+    def tasks(self, split: Split) -> list[str]:
+        """The names of a split's tasks, in order."""
+        ...
+
+    async def task(self, tree: Tree, split: Split, name: str, seed: int) -> Outcome:
+        """Run and score one task, or one functioning check. Raises InfraError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TasksEvaluation:
+    """`TaskEvaluation` over boxes. A whole split is all its tasks; one that failed counts there as not solved."""
+
+    subject: Subject
+    boxes: Boxes
+    spec: BoxSpec
+
+    def tasks(self, split: Split) -> list[str]:
+        """See `TaskEvaluation`."""
+        data = self.subject.splits.get(split)
+        return [] if data is None else task_names(data)
+
+    async def task(self, tree: Tree, split: Split, name: str, seed: int) -> Outcome:
+        """See `TaskEvaluation`. The score is kept under the task's name."""
+        if name.startswith(PREFIX):
+            return await Functioning(self.subject, self.boxes, self.spec).check(tree, name, seed)
+        data = self.subject.splits[split]
+        only = SplitData(data.inputs.subtree(name), data.labels.subtree(name))
+        alone = replace(self.subject, splits={split: only})
+        outcome = await SplitEvaluation(alone, self.boxes, self.spec).rollout(tree, split, seed)
+        return replace(outcome, items={name: outcome.score} if outcome.score is not None else {})
+
+    async def rollout(self, tree: Tree, split: Split, seed: int) -> Outcome:
+        """Every task of the split, a few at once."""
+        names = self.tasks(split)
+        outcomes: dict[str, Outcome] = {}
+        limiter = anyio.CapacityLimiter(AT_ONCE)
+
+        async def one(name: str) -> None:
+            async with limiter:
+                outcomes[name] = await self.task(tree, split, name, derive(seed, "task", name) % 2**31)
+
+        async with anyio.create_task_group() as group:
+            for name in names:
+                group.start_soon(one, name)
+        return together(self.subject, [(name, outcomes[name]) for name in names])
+
+
+def together(subject: Subject, outcomes: list[tuple[str, Outcome]]) -> Outcome:
+    """Tasks as one outcome, their mean score: a failed one has the worst score; if all failed, there is none."""
+    low, high = subject.file.eval.range or (0.0, 1.0)
+    worst = low if subject.file.eval.direction == "max" else high
+    wall, cpu = sum(one.wall_s for _, one in outcomes), sum(one.cpu_s for _, one in outcomes)
+    if not any(one.status is Status.OK for _, one in outcomes):
+        first = outcomes[0][1] if outcomes else Outcome(Status.AGENT_ERROR, detail="there are no tasks")
+        return replace(first, items={}, score=None, wall_s=wall, cpu_s=cpu)
+    items = {name: worst if one.score is None else one.score for name, one in outcomes}
+    failed = sum(one.score is None for _, one in outcomes)
+    detail = f"{failed} of {len(items)} tasks ended without a score" if failed else ""
+    return Outcome(Status.OK, math.fsum(items.values()) / len(items), items, detail, wall_s=wall, cpu_s=cpu)
