@@ -6,6 +6,7 @@ The verifier finds the agent's work in its current folder (also for the path /ap
 
 import json
 import math
+import re
 import secrets
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def main():
         if file.suffix in (".sh", ".py", ".toml", ".txt", ".json"):
             text = file.read_text(errors="surrogateescape")
             for old, new in (("/logs/verifier", logs), ("/tests", tests), ("/app", work)):
-                text = text.replace(old, str(new))
+                text = re.sub(rf"(?<![\w./-]){old}(?![\w.-])", str(new), text)
             file.write_text(text, errors="surrogateescape")
     argv = ["python3", str(path)] if path.suffix == ".py" else ["sh", str(path)]
     verdict.run(argv, work, {"TEST_DIR": str(tests), "LOGS_DIR": str(logs)}, DEADLINE_S)
