@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli import doctor, export, init, inspect, logs, report, run, verify
+from harness.cli import doctor, export, init, inspect, logs, redteam, report, run, verify
 from harness.cli.failure import GuardedGroup, crash, silence
 
 HELP = """
@@ -79,6 +79,7 @@ app.command("verify", rich_help_panel=LOOKING)(verify.verify)
 app.command("export", rich_help_panel=LOOKING)(export.export)
 app.command("init", rich_help_panel=SETUP)(init.init)
 app.command("doctor", rich_help_panel=SETUP)(doctor.doctor)
+app.command("redteam", rich_help_panel=SETUP)(redteam.redteam)
 app.command("version", rich_help_panel=SETUP)(_version)
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Never, cast
 
 from harness.untrusted import line
@@ -20,6 +20,7 @@ MAX_ITEMS = 100_000
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 _MAX_DIGITS = 40
 _MAX_ID = 200
+GUARD = "guard:"
 
 
 class ResultRefusedError(ValueError):
@@ -28,23 +29,40 @@ class ResultRefusedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A parsed result: the metric, and a score per example id if the scorer gave them."""
+    """A parsed result: the metric, a score per example id if the scorer gave them, and the declared guard metrics."""
 
     score: float
     items: Mapping[str, float]
+    guards: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    def all_items(self) -> dict[str, float]:
+        """Items and guard metrics in one table, the latter under `GUARD` and their name."""
+        return {**self.items, **{GUARD + name: value for name, value in self.guards.items()}}
 
 
-def parse_result(data: bytes, *, metric: str, allowed: tuple[float, float] | None) -> Result:
-    """Parse one result. `allowed` is the declared closed range. Raises ResultRefusedError."""
+def examples(items: Mapping[str, float]) -> dict[str, float]:
+    """The scores of examples alone, without guard metrics."""
+    return {item: value for item, value in items.items() if not item.startswith(GUARD)}
+
+
+def parse_result(
+    data: bytes, *, metric: str, allowed: tuple[float, float] | None, guards: Collection[str] = ()
+) -> Result:
+    """Parse one result. `allowed` is the declared closed range; `guards` names the secondary metrics it must hold.
+
+    Raises ResultRefusedError.
+    """
     table = _one_object(data)
-    unknown = set(table) - {metric, "items"}
+    unknown = set(table) - {metric, "items", *guards}
     if unknown:
-        _refuse(f"unknown key {line(sorted(unknown)[0], 40)!r}; only {metric!r} and 'items' are read")
-    if metric not in table:
-        _refuse(f"the metric {metric!r} is missing")
+        also = "".join(f", {name!r}" for name in sorted(guards))
+        _refuse(f"unknown key {line(sorted(unknown)[0], 40)!r}; only {metric!r}{also} and 'items' are read")
+    for name in (metric, *guards):
+        if name not in table:
+            _refuse(f"the metric {name!r} is missing")
     score = _number(table[metric], metric)
     check_range(score, metric, allowed)
-    return Result(score, _items(table.get("items", {})))
+    return Result(score, _items(table.get("items", {})), {name: _number(table[name], name) for name in guards})
 
 
 def parse_number(text: str, *, metric: str, allowed: tuple[float, float] | None) -> float:
@@ -119,6 +137,8 @@ def _items(value: object) -> dict[str, float]:
     for key in table:
         if not 0 < len(key) <= _MAX_ID:
             _refuse(f"an item id of {len(key)} characters")
+        if key.startswith(GUARD):
+            _refuse(f"an item id that starts with {GUARD!r}, which is kept for guard metrics")
     return {key: _number(score, key) for key, score in table.items()}
 
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from harness.box.base import DATA, EVAL, LABELS, OUT, RESULT, WORK, Boxes, BoxSpec, Command, Completed
 from harness.errors import ExecTimeoutError, LimitError
 from harness.evaluation.contract import MAX_OUTPUT_BYTES, SEED_VARIABLE
+from harness.evaluation.plausible import implausible
 from harness.evaluation.result import MAX_BYTES, Result, ResultRefusedError, parse_result
 from harness.evaluation.subject import Subject
+from harness.policy.schema import EvalTable
 from harness.records import Outcome, Split, Status
 from harness.tree import Entry, Tree
 from harness.untrusted import clean, line
@@ -26,12 +28,13 @@ class SplitEvaluation:
 
     async def rollout(self, tree: Tree, split: Split, seed: int) -> Outcome:
         """See `Evaluation`."""
-        outcome, written = await self._run(tree, split, seed)
+        outcome, written = await self.produce(tree, split, seed)
         if outcome.status is not Status.OK:
             return outcome
-        return await self._score(outcome, written, split)
+        return await self.grade(outcome, written, split)
 
-    async def _run(self, tree: Tree, split: Split, seed: int) -> tuple[Outcome, list[Entry]]:
+    async def produce(self, tree: Tree, split: Split, seed: int) -> tuple[Outcome, list[Entry]]:
+        """Run `tree` on the inputs of `split`: how it ended, and the plain files it wrote if that was well."""
         settings = self.subject.file.eval
         command = Command(settings.run, settings.timeout_s, WORK, {**settings.env, SEED_VARIABLE: str(seed)})
         async with self.boxes.open(self.spec) as box:
@@ -48,9 +51,14 @@ class SplitEvaluation:
                 written = await box.get(OUT, max_bytes=MAX_OUTPUT_BYTES)
             except LimitError as error:
                 return replace(outcome, status=Status.AGENT_ERROR, detail=f"/out {error.message}"), []
-        return check_outputs(outcome, written)
+        outcome, files = check_outputs(outcome, written)
+        reason = implausible(settings.plausible, files) if outcome.status is Status.OK else None
+        if reason is not None:
+            return replace(outcome, status=Status.AGENT_ERROR, detail=reason), []
+        return outcome, files
 
-    async def _score(self, ran: Outcome, written: Sequence[Entry], split: Split) -> Outcome:
+    async def grade(self, ran: Outcome, written: Sequence[Entry], split: Split) -> Outcome:
+        """Score plain files that a run of `split` wrote, in a box of pinned code only."""
         settings = self.subject.file.eval
         assert settings.score is not None
         async with self.boxes.open(self.spec) as box:
@@ -66,14 +74,22 @@ class SplitEvaluation:
             result = self._parse(done, produced)
         except ResultRefusedError as error:
             return replace(ran, status=Status.AGENT_ERROR, detail=f"no score: {error}")
-        return replace(ran, score=result.score, items=result.items)
+        return replace(ran, score=result.score, items=result.all_items())
 
     def _parse(self, done: Completed, produced: Sequence[Entry]) -> Result:
         if done.exit_code != 0:
             raise ResultRefusedError(f"the scorer exited with {done.exit_code}: {line(tail(done), 300)}")
         return parse_result(
-            one_result(produced), metric=self.subject.file.eval.metric, allowed=self.subject.file.eval.range
+            one_result(produced),
+            metric=self.subject.file.eval.metric,
+            allowed=self.subject.file.eval.range,
+            guards=guard_metrics(self.subject.file.eval),
         )
+
+
+def guard_metrics(settings: EvalTable) -> tuple[str, ...]:
+    """The secondary metrics that a result must hold."""
+    return tuple(guard.metric for guard in settings.guard if guard.metric is not None)
 
 
 def one_result(produced: Sequence[Entry]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,11 @@ class Subject:
         """The paths of the candidate's tree that may not differ."""
         return [path for path in self.root if not self.editable(path)]
 
+    def veil(self) -> str:
+        """Known only to who has seen every label: it hides what a seed is for from who is given the seed."""
+        hidden = [f"{name} {tree.digest}" for name, tree in self.pinned().items() if not name.endswith(".inputs")]
+        return hashlib.sha256("\n".join(sorted(hidden)).encode()).hexdigest()
+
     def pinned(self) -> dict[str, Tree]:
         """Every tree that must stay what it was, by the name the ledger keeps it under."""
         trees = {"scorer": self.scorer}
@@ -63,7 +69,9 @@ def pin(file: SubjectFile, whole: Tree, source: Path) -> Subject:
     folders = _split_folders(file, whole, source)
     scorer = _scorer_files(file, whole, source)
     _check_editable(file, whole, scorer, folders, source)
-    hidden = [*scorer, *(path for path in whole if path.startswith(tuple(f"{f}/" for f in folders.values())))]
+    shown = file.eval.mode == "pytest"  # tests are locked, not hidden: who writes to them must know what they ask
+    tops = tuple(f"{folder}/" for folder in folders.values())
+    hidden = [*([] if shown else scorer), *(path for path in whole if path.startswith(tops))]
     splits = {split: _split(file, split, whole.subtree(folder), source) for split, folder in folders.items()}
     return Subject(file, whole.without(hidden), Tree((path, whole[path]) for path in scorer), splits)
 
@@ -107,6 +115,8 @@ def _check_disjoint(folders: Mapping[Split, str], source: Path) -> None:
 
 
 def _scorer_files(file: SubjectFile, whole: Tree, source: Path) -> list[str]:
+    if file.eval.mode == "pytest":
+        return _tests(file, whole, source)
     if file.eval.score is None:
         return []
     if file.eval.files is None:
@@ -121,6 +131,16 @@ def _scorer_files(file: SubjectFile, whole: Tree, source: Path) -> list[str]:
         return named
     globs = Globs(file.eval.files)
     _check_barren(globs, whole, source, "eval.files")
+    return globs.select(whole)
+
+
+def _tests(file: SubjectFile, whole: Tree, source: Path) -> list[str]:
+    if not file.eval.tests and file.splits.visible is None:
+        raise InputError(
+            "missing", file=source, key="eval.tests", mend='name the locked tests, as in tests = ["tests/*.py"]'
+        )
+    globs = Globs(file.eval.tests)
+    _check_barren(globs, whole, source, "eval.tests")
     return globs.select(whole)
 
 
@@ -167,7 +187,7 @@ def _check_barren(globs: Globs, whole: Tree, source: Path, key: str) -> None:
 
 
 def _split(file: SubjectFile, split: Split, folder: Tree, source: Path) -> SplitData:
-    if file.eval.mode == "inline":
+    if file.eval.mode != "split":
         return SplitData(folder, Tree())
     inputs, labels = folder.subtree("inputs"), folder.subtree("labels")
     for name, tree in (("inputs", inputs), ("labels", labels)):

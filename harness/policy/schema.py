@@ -100,27 +100,61 @@ class ModelPolicy(_Strict):
 
 
 class StopPolicy(_Strict):
-    """When to stop early. `plateau` is how many tickets in a row may pass without a keep; 0 never stops for that."""
+    """When to stop early. `plateau` is how many tickets in a row may pass without a keep; 0 never stops for that.
+
+    `divergence` is how many gains in a row the holdout may refuse, with none held in between: the visible score rises
+    and the hidden one does not. 0 never stops for that.
+    """
+
+    added: ClassVar[frozenset[str]] = frozenset({"divergence"})
 
     plateau: int = Field(default=0, ge=0)
+    divergence: int = Field(default=0, ge=0)
     infra_failures: int = Field(default=5, ge=1)
 
 
 class GatePolicy(_Strict):
-    """When a gain is real. See docs: alpha is spent over `candidates` (K) pre-declared comparisons."""
+    """When a gain is real. See docs: alpha is spent over `candidates` (K) pre-declared comparisons.
+
+    `spending`: "even" gives each comparison alpha / K, and none after the K-th; "series" gives the t-th
+    alpha * 6 / (pi t)^2 and never ends. `items` "require" also asks the paired test over examples (exact McNemar
+    for 0/1 scores, paired bootstrap else) at that level; "evidence" only records it. `simplicity` also keeps a smaller
+    diff against the root that is not worse by more than `margin`. `recheck` runs a would-be keep of a deterministic
+    metric a second time: one that answers differently was lucky.
+    """
+
+    added: ClassVar[frozenset[str]] = frozenset({"spending", "recheck", "simplicity", "margin", "items"})
 
     alpha: float = Field(default=0.05, gt=0, lt=1)
     candidates: int = Field(default=300, ge=1)
     pairs: int = Field(default=4, ge=2)
     min_effect: float = Field(default=0.0, ge=0)
+    spending: Literal["even", "series"] = "even"
+    items: Literal["evidence", "require"] = "evidence"
+    simplicity: bool = False
+    margin: float = Field(default=0.0, ge=0)
+    recheck: bool = False
 
 
 class HoldoutPolicy(_Strict):
-    """The hidden cross-check: one bit a query, and how many surprises before it is worn out."""
+    """The hidden cross-check: one bit a query, and how many surprises before it is worn out.
+
+    Worn out, it freezes (the run ends) or rotates: its examples are cut into `parts` beforehand, one is asked at a
+    time, and the run ends when the last one is worn out. `method` "ladder" (arXiv 1502.04585) asks for a gain of at
+    least `step`; "thresholdout" (arXiv 1506.02629) believes the visible gain unless the hidden one is further than
+    `threshold` from it, with Laplace noise of scale `noise`.
+    """
+
+    added: ClassVar[frozenset[str]] = frozenset({"step", "threshold", "parts", "noise", "method"})
 
     surprises: int = Field(default=5, ge=1)
     pairs: int = Field(default=2, ge=1)
-    then: Literal["freeze"] = "freeze"
+    then: Literal["freeze", "rotate"] = "freeze"
+    parts: int = Field(default=3, ge=2, le=100)
+    method: Literal["bit", "ladder", "thresholdout"] = "bit"
+    step: float = Field(default=0.01, gt=0)
+    threshold: float = Field(default=0.04, gt=0)
+    noise: float = Field(default=0.01, gt=0)
 
 
 class SchedulePolicy(_Strict):
@@ -223,20 +257,60 @@ class SubjectTable(_Strict):
     ignore: tuple[str, ...] = ()
 
 
+class GuardTable(_Strict):
+    """`[[eval.guard]]`: what must not get worse than the incumbent by more than `tolerance`.
+
+    Either a secondary `metric`, which the result must then hold as a key of its own, or the mean of the examples whose
+    ids match the globs in `items`.
+    """
+
+    metric: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_.\-]{0,63}$")
+    items: tuple[str, ...] = ()
+    direction: Direction = "min"
+    tolerance: float = Field(default=0.0, ge=0)
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.metric is None) == (not self.items):
+            raise ValueError("a guard names either a `metric` or `items`")
+        return self
+
+    @property
+    def name(self) -> str:
+        """What evidence calls it."""
+        return self.metric or f"items {' '.join(self.items)}"
+
+
+class PlausibleTable(_Strict):
+    """`[eval.plausible]`: what an honest run looks like beside the root's. Only what is declared is checked.
+
+    `min_work` is the least share of the root's processor time. `outputs` must all be written, each with
+    `min_bytes` at least. `sums_to_one` names CSV outputs whose numbers add up to 1 in every row; `max_share`
+    is the largest share one answer (the last column) may have in any CSV output.
+    """
+
+    min_work: float = Field(default=0.0, ge=0, lt=1)
+    outputs: tuple[str, ...] = ()
+    min_bytes: int = Field(default=1, ge=0)
+    sums_to_one: tuple[str, ...] = ()
+    max_share: float = Field(default=1.0, gt=0, le=1)
+
+
 class EvalTable(_Strict):
     """`[eval]`: how a variant is run and how its outputs are scored.
 
     In split mode `score` runs in a second box that never sees candidate code; `files` are the scorer's own files
     (by default every file of the subject that `score` names). In inline mode the eval runs with the candidate and
-    `result` says where its number is read from. In simulation mode nothing is run: `world` (module:Name) makes the
-    scores up, and every page says so. In tasks mode a variant is run on one task at a time, as in split mode; `format`
-    says how the tasks are written down.
+    `result` says where its number is read from. In pytest mode the locked tests in `tests` (and of each split) run
+    against the candidate, and the metric is the share of them that fail (or pass, for direction "max"). In simulation
+    mode nothing is run: `world` (module:Name) makes the scores up, and every page says so. In tasks mode a variant is
+    run on one task at a time, as in split mode; `format` says how the tasks are written down.
     """
 
-    added: ClassVar[frozenset[str]] = frozenset({"world", "format"})
+    added: ClassVar[frozenset[str]] = frozenset({"world", "format", "tests", "guard", "plausible"})
 
-    mode: Literal["split", "inline", "simulation", "tasks"]
-    run: Argv
+    mode: Literal["split", "inline", "pytest", "simulation", "tasks"]
+    run: Argv = ("pytest",)
     score: Argv | None = None
     files: tuple[str, ...] | None = None
     metric: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.\-]{0,63}$")
@@ -247,6 +321,9 @@ class EvalTable(_Strict):
     env: dict[str, str] = Field(default_factory=dict)
     world: str | None = None
     format: Literal["dataset", "harbor", "pytest", "humaneval", "reasoning_gym"] | None = None
+    tests: tuple[str, ...] = ()
+    guard: tuple[GuardTable, ...] = ()
+    plausible: PlausibleTable = PlausibleTable()
 
     @field_validator("range")
     @classmethod
@@ -267,6 +344,14 @@ class EvalTable(_Strict):
             raise ValueError("`world` names a simulated world, and mode 'simulation' needs one")
         if self.mode == "split" and self.result == "stdout":
             raise ValueError("mode 'split' reads /result/result.json only; `result = \"stdout\"` is for inline")
+        if self.mode != "pytest" and "run" not in self.model_fields_set:
+            raise ValueError(f"mode '{self.mode}' needs a `run` command")
+        if self.mode == "pytest" and (self.run != ("pytest",) or self.score is not None or self.result != "file"):
+            raise ValueError("mode 'pytest' has its own command: remove `run`, `score` and `result`")
+        if self.tests and self.mode != "pytest":
+            raise ValueError(f"mode '{self.mode}' has no `tests`; they are for mode 'pytest'")
+        if self.mode != "split" and any(guard.metric for guard in self.guard) and self.result == "stdout":
+            raise ValueError('a guard metric is read from the result file; `result = "stdout"` has one number only')
         return self
 
 

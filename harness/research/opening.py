@@ -15,13 +15,10 @@ from harness.archive.ledger import verify_chain
 from harness.box.base import Boxes, BoxSpec, Command
 from harness.box.choose import choose
 from harness.errors import InfraError, InputError, IntegrityError, StropError
-from harness.evaluation.contract import Evaluation
+from harness.evaluation.choose import evaluation_of
 from harness.evaluation.formats.pinning import pin_tasks
-from harness.evaluation.inline import InlineEvaluation
-from harness.evaluation.simulation import LABEL, NoBoxes, SimulatedEvaluation, load_world
-from harness.evaluation.split import SplitEvaluation
+from harness.evaluation.simulation import LABEL, NoBoxes
 from harness.evaluation.subject import SplitData, Subject, pin
-from harness.evaluation.tasks import TasksEvaluation
 from harness.events import RolloutFinished
 from harness.policy.load import SUBJECT_FILE, load_subject
 from harness.policy.schema import Policy, SubjectFile
@@ -103,10 +100,11 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit) -> Session:
     spec = BoxSpec(owner=owner_of(hold.folder), limits=policy.box.limits)
     rollouts = Rollouts(
         archive=hold.archive,
-        evaluation=_evaluation(subject, boxes, spec),
+        evaluation=evaluation_of(subject, boxes, spec),
         seed=body["seed"],
         slots=anyio.CapacityLimiter(policy.schedule.workers),
         canary=lambda: _canary(boxes, spec),
+        veil="" if subject.file.eval.world else subject.veil(),
         finished=lambda key, outcome: emit(RolloutFinished(key, _sealed(key, outcome))),
     )
     return Session(
@@ -163,16 +161,6 @@ async def _pinned(body: Mapping[str, Any], store: TreeStore) -> tuple[Subject, P
     }
     file = SubjectFile.model_validate(body["subject"])
     return Subject(file, root, trees["scorer"], splits), Policy.model_validate(body["policy"])
-
-
-def _evaluation(subject: Subject, boxes: Boxes, spec: BoxSpec) -> Evaluation:
-    if subject.file.eval.world is not None:
-        return SimulatedEvaluation(load_world(subject.file.eval.world))
-    if subject.file.eval.mode == "tasks":
-        return TasksEvaluation(subject, boxes, spec)
-    if subject.file.eval.mode == "split":
-        return SplitEvaluation(subject, boxes, spec)
-    return InlineEvaluation(subject, boxes, spec)
 
 
 async def _canary(boxes: Boxes, spec: BoxSpec) -> None:

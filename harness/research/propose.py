@@ -39,16 +39,17 @@ async def propose(session: Session, ticket: int, parent_id: str, seen: int) -> S
     except AgentError as error:
         made = _stored(ticket, parent_id, None, FAILED, note=error.message)
     else:
-        made = await _judged(session, ticket, parent_id, tree, proposal)
+        made = await judged(session, ticket, parent_id, tree, proposal)
     failpoint("proposed")
     await session.archive.store_proposal(made)
     failpoint("proposal-stored")
     return made
 
 
-async def _judged(
+async def judged(
     session: Session, ticket: int, parent_id: str, tree: Tree, proposal: Proposal | None
 ) -> StoredProposal:
+    """What the door makes of a proposal: a stored tree, or why not. Not recorded yet."""
     if proposal is None:
         return _stored(ticket, parent_id, None, NOTHING)
     entries = proposal.tree if proposal.tree is not None else apply_changes(tree, proposal.changes)

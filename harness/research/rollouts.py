@@ -29,7 +29,7 @@ class Rollouts:
 
     `canary` proves that a box works when a rollout's box keeps failing: if it does, the candidate breaks boxes and
     the outcome says infra_error; if not, the machine is at fault and InfraError ends the session. `longest_s` is the
-    longest candidate run seen, in seconds.
+    longest candidate run seen, in seconds. `veil` hides what a seed is for from who is given it.
     """
 
     archive: Archive
@@ -39,11 +39,23 @@ class Rollouts:
     canary: Callable[[], Awaitable[None]]
     finished: Callable[[RolloutKey, Outcome], None]
     longest_s: float = 0.0
+    veil: str = ""
     _running: dict[RolloutKey, anyio.Event] = field(default_factory=dict[RolloutKey, anyio.Event])
 
     def seed_of(self, key: RolloutKey) -> int:
         """The harness-chosen seed: the same for every variant of one comparison, fresh for every other."""
         return derive(self.seed, "rollout", key.ticket, key.purpose, key.split, key.repeat, key.example) % 2**31
+
+    def given(self, key: RolloutKey) -> int:
+        """The seed as the box is told it: equal where `seed_of` is and trees are compared, and never to be worked out.
+
+        A candidate that has read this source knows every `seed_of`, and so which split each belongs to; and one that
+        says its seed in a crash would tell the next one the seed of screening, were that not another for every tree.
+        """
+        if not self.veil:
+            return self.seed_of(key)
+        own = key.tree if key.purpose == "screen" else ""
+        return derive(self.seed_of(key), "box", self.veil, own) % 2**31
 
     async def run(self, key: RolloutKey, tree: Tree) -> Outcome:
         """The outcome of `key`, from the archive if it is already paid for. Raises InfraError, StorageError."""
@@ -58,7 +70,7 @@ class Rollouts:
                 return stored
             failpoint("rollout-begun")
             async with self.slots:
-                outcome = await self._attempt(key, tree, seed)
+                outcome = await self._attempt(key, tree, self.given(key))
             failpoint("rollout-ran")
             await self.archive.finish_rollout(key, outcome)
             failpoint("rollout-stored")

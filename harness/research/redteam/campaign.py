@@ -1,0 +1,110 @@
+"""The whole catalogue against one subject."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import anyio
+
+from harness.box.base import Boxes, BoxSpec
+from harness.errors import InputError
+from harness.evaluation.choose import evaluation_of
+from harness.records import RolloutKey, Split
+from harness.research.baseline import measure_root
+from harness.research.bench import bench
+from harness.research.redteam.base import Attack, Target
+from harness.research.redteam.trial import Finding, aim, attempt
+from harness.research.redteam.unguarded import Naive, Taken
+from harness.research.runs import owner_of
+from harness.research.session import Session
+from harness.research.standing import ROOT
+
+_SLACK_S = 5.0
+_SLACK = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """What the catalogue came to. `taken` holds what each attack gains without a guard, when that was asked for."""
+
+    subject: str
+    mode: str
+    metric: str
+    direction: str
+    honest: float
+    holdout: bool
+    findings: tuple[Finding, ...]
+    taken: Mapping[str, Taken]
+
+    @property
+    def through(self) -> list[Finding]:
+        """The attacks that got through."""
+        return [finding for finding in self.findings if finding.ending == "got through"]
+
+
+async def redteam(
+    subject: Path,
+    attacks: Sequence[Attack],
+    *,
+    policy: str | None = None,
+    overrides: Mapping[str, object] | None = None,
+    unguarded: bool = False,
+    told: Callable[[Finding], None] = lambda finding: None,
+) -> Campaign:
+    """Run every attack; `told` hears of each as it ends. Findings are in the attacks' order.
+
+    Attacks run in boxes only: raises InputError for `process` boxes, and what a run raises when its root has no score.
+    """
+    async with bench(subject, policy=policy, overrides=overrides) as (session, boxes):
+        if not boxes.isolated:
+            raise InputError(
+                "attacks would run as you, on this machine", key="box.backend", mend='use "embedded" or "docker"'
+            )
+        await measure_root(session, await session.store.write(session.subject.root))
+        target = await aim(session)
+        spec = BoxSpec(owner_of(session.hold.folder), session.policy.box.limits)
+        await _hurry(session, boxes, spec)
+        found: dict[int, Finding] = {}
+        taken: dict[str, Taken] = {}
+        naive = Naive(target, boxes, spec)
+
+        limit = anyio.CapacityLimiter(session.policy.schedule.workers)
+
+        async def one(number: int, attack: Attack) -> None:
+            async with limit:
+                finding = found[number] = await attempt(session, target, attack, number + 1)
+                if unguarded:
+                    taken[attack.name] = await naive.take(attack)
+                told(finding)
+
+        async with anyio.create_task_group() as group:
+            for number, attack in enumerate(attacks):
+                group.start_soon(one, number, attack)
+        return _campaign(session, target, [found[number] for number in sorted(found)], taken)
+
+
+async def _hurry(session: Session, boxes: Boxes, spec: BoxSpec) -> None:
+    """Give attacks a deadline that fits the root, so that those that hang do not take an hour."""
+    root = session.standing.variants[ROOT]
+    honest = await session.rollouts.run(RolloutKey(root.tree, Split.VISIBLE, 0, 0, "root"), session.subject.root)
+    settings = session.subject.file.eval
+    deadline = min(settings.timeout_s, _SLACK_S + _SLACK * honest.wall_s)
+    file = session.subject.file.model_copy(update={"eval": settings.model_copy(update={"timeout_s": deadline})})
+    session.subject = replace(session.subject, file=file)
+    session.rollouts.evaluation = evaluation_of(session.subject, boxes, spec)
+
+
+def _campaign(session: Session, target: Target, findings: list[Finding], taken: Mapping[str, Taken]) -> Campaign:
+    settings = session.subject.file.eval
+    return Campaign(
+        subject=session.subject.file.subject.name,
+        mode=settings.mode,
+        metric=settings.metric,
+        direction=settings.direction,
+        honest=target.honest,
+        holdout=session.has(Split.HOLDOUT),
+        findings=tuple(findings),
+        taken=taken,
+    )
