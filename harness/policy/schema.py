@@ -10,48 +10,28 @@ import math
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
 from harness.limits import Limits
+from harness.policy.honest import GuardTable, PlausibleTable
+from harness.policy.strict import Strict
 from harness.records import Direction, Split
 
 Argv = Annotated[tuple[str, ...], Field(min_length=1)]
 BoxName = Literal["auto", "docker", "embedded", "process"]
 
 
-class _Strict(BaseModel):
-    """A table without unknown keys.
-
-    Keys in `added` came after the ledger's first format: they are left out of a dump while they have their default,
-    so that a run that does not use them has the ledger it always had.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    added: ClassVar[frozenset[str]] = frozenset()
-
-    @model_serializer(mode="wrap")
-    def _used_only(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        whole: dict[str, object] = handler(self)
-        fields = type(self).model_fields
-        unused = {key for key in self.added if getattr(self, key) == fields[key].get_default(call_default_factory=True)}
-        return {key: value for key, value in whole.items() if key not in unused}
-
-
-class AgentPolicy(_Strict):
+class AgentPolicy(Strict):
     """Who proposes: a registered name or `module:Name`, and its own settings."""
 
     name: str = "search"
     config: dict[str, bool | int | float | str | list[str]] = Field(default_factory=dict)
 
 
-class BudgetPolicy(_Strict):
+class BudgetPolicy(Strict):
     """Hard limits: `steps` tickets, `rollouts` runs of the eval, `wall_s` seconds over all sessions.
 
     `requests`, `tokens_in`, `tokens_out` and `usd` bound what all model calls of the run may take together, proposers
@@ -69,7 +49,7 @@ class BudgetPolicy(_Strict):
     usd: float | None = Field(default=None, ge=0)
 
 
-class PricePolicy(_Strict):
+class PricePolicy(Strict):
     """USD for a million tokens; `cached_input` and `cache_write` for input that an upstream's cache gave or took."""
 
     input: float = Field(ge=0)
@@ -78,7 +58,7 @@ class PricePolicy(_Strict):
     cache_write: float | None = Field(default=None, ge=0)
 
 
-class ModelPolicy(_Strict):
+class ModelPolicy(Strict):
     """`[models.NAME]`: where calls for NAME go.
 
     `model` is the upstream's own name for it (NAME when empty); `api_key_env` names the environment variable that holds
@@ -99,7 +79,7 @@ class ModelPolicy(_Strict):
     patience_s: float = Field(default=1800.0, gt=0)
 
 
-class StopPolicy(_Strict):
+class StopPolicy(Strict):
     """When to stop early. `plateau` is how many tickets in a row may pass without a keep; 0 never stops for that.
 
     `divergence` is how many gains in a row the holdout may refuse, with none held in between: the visible score rises
@@ -113,7 +93,7 @@ class StopPolicy(_Strict):
     infra_failures: int = Field(default=5, ge=1)
 
 
-class GatePolicy(_Strict):
+class GatePolicy(Strict):
     """When a gain is real. See docs: alpha is spent over `candidates` (K) pre-declared comparisons.
 
     `spending`: "even" gives each comparison alpha / K, and none after the K-th; "series" gives the t-th
@@ -136,7 +116,7 @@ class GatePolicy(_Strict):
     recheck: bool = False
 
 
-class HoldoutPolicy(_Strict):
+class HoldoutPolicy(Strict):
     """The hidden cross-check: one bit a query, and how many surprises before it is worn out.
 
     Worn out, it freezes (the run ends) or rotates: its examples are cut into `parts` beforehand, one is asked at a
@@ -157,13 +137,13 @@ class HoldoutPolicy(_Strict):
     noise: float = Field(default=0.01, gt=0)
 
 
-class SchedulePolicy(_Strict):
+class SchedulePolicy(Strict):
     """How many tickets are in flight, and whether their order is fixed or as they arrive."""
 
     workers: int = Field(default=2, ge=1, le=256)
 
 
-class ArchivePolicy(_Strict):
+class ArchivePolicy(Strict):
     """Which children become parents.
 
     "incumbent" keeps the best variant alone. "keep_all" archives every functioning child, "keep_better" those not
@@ -185,7 +165,7 @@ class ArchivePolicy(_Strict):
     control: Literal["none", "random_parent", "fixed_agent"] = "none"
 
 
-class SelectPolicy(_Strict):
+class SelectPolicy(Strict):
     """The rule that draws a parent from the archive, and its parameters; see docs/archive.md."""
 
     rule: Literal["dgm", "greedy", "uniform", "best_only", "pareto", "hgm", "hyperagents"] = "dgm"
@@ -195,14 +175,14 @@ class SelectPolicy(_Strict):
     statistic: Literal["mean", "lower", "upper"] = "mean"
 
 
-class StagePolicy(_Strict):
+class StagePolicy(Strict):
     """One stage: `tasks` more of the visible tasks (0: all that are left), passed at a share of `threshold`."""
 
     tasks: int = Field(default=0, ge=0)
     threshold: float = Field(default=0.0, ge=0, le=1)
 
 
-class StagesPolicy(_Strict):
+class StagesPolicy(Strict):
     """Staged evaluation on tasks. A stage stops early when the chance that the rest brings the share to its threshold
     is below `doubt`. A task whose `repeats` runs disagree counts as their mean. `promote` takes a parent through its
     next stage when it is selected again."""
@@ -213,7 +193,7 @@ class StagesPolicy(_Strict):
     promote: bool = True
 
 
-class BoxPolicy(_Strict):
+class BoxPolicy(Strict):
     """Which back end, and what each box may use. `auto` never means `process`."""
 
     backend: BoxName = "auto"
@@ -230,7 +210,7 @@ class BoxPolicy(_Strict):
         return Limits(**self.model_dump(exclude={"backend"}))
 
 
-class Policy(_Strict):
+class Policy(Strict):
     """Everything a run obeys."""
 
     added: ClassVar[frozenset[str]] = frozenset({"archive", "select", "stages", "models"})
@@ -249,7 +229,7 @@ class Policy(_Strict):
     models: dict[str, ModelPolicy] = Field(default_factory=dict)
 
 
-class SubjectTable(_Strict):
+class SubjectTable(Strict):
     """`[subject]`: its name and the only paths that may differ from the root."""
 
     name: str = Field(min_length=1, max_length=80)
@@ -257,46 +237,7 @@ class SubjectTable(_Strict):
     ignore: tuple[str, ...] = ()
 
 
-class GuardTable(_Strict):
-    """`[[eval.guard]]`: what must not get worse than the incumbent by more than `tolerance`.
-
-    Either a secondary `metric`, which the result must then hold as a key of its own, or the mean of the examples whose
-    ids match the globs in `items`.
-    """
-
-    metric: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_.\-]{0,63}$")
-    items: tuple[str, ...] = ()
-    direction: Direction = "min"
-    tolerance: float = Field(default=0.0, ge=0)
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        if (self.metric is None) == (not self.items):
-            raise ValueError("a guard names either a `metric` or `items`")
-        return self
-
-    @property
-    def name(self) -> str:
-        """What evidence calls it."""
-        return self.metric or f"items {' '.join(self.items)}"
-
-
-class PlausibleTable(_Strict):
-    """`[eval.plausible]`: what an honest run looks like beside the root's. Only what is declared is checked.
-
-    `min_work` is the least share of the root's processor time. `outputs` must all be written, each with
-    `min_bytes` at least. `sums_to_one` names CSV outputs whose numbers add up to 1 in every row; `max_share`
-    is the largest share one answer (the last column) may have in any CSV output.
-    """
-
-    min_work: float = Field(default=0.0, ge=0, lt=1)
-    outputs: tuple[str, ...] = ()
-    min_bytes: int = Field(default=1, ge=0)
-    sums_to_one: tuple[str, ...] = ()
-    max_share: float = Field(default=1.0, gt=0, le=1)
-
-
-class EvalTable(_Strict):
+class EvalTable(Strict):
     """`[eval]`: how a variant is run and how its outputs are scored.
 
     In split mode `score` runs in a second box that never sees candidate code; `files` are the scorer's own files
@@ -355,7 +296,7 @@ class EvalTable(_Strict):
         return self
 
 
-class SplitsTable(_Strict):
+class SplitsTable(Strict):
     """`[splits]`: folders with `inputs/` and `labels/` in each. Split mode needs visible; holdout and vault too
     unless `allow_missing` owns up to running without them."""
 
@@ -369,7 +310,7 @@ class SplitsTable(_Strict):
         return {Split.VISIBLE: self.visible, Split.HOLDOUT: self.holdout, Split.VAULT: self.vault}[split]
 
 
-class TasksTable(_Strict):
+class TasksTable(Strict):
     """`[tasks]`: what a format needs to know.
 
     `visible`, `holdout` and `vault` are how many tasks each split gets where a format draws them itself (humaneval,
@@ -386,7 +327,7 @@ class TasksTable(_Strict):
     threshold: float = Field(default=0.99, gt=0, le=1)
 
 
-class EditorTable(_Strict):
+class EditorTable(Strict):
     """`[editor]`: the subject is an agent that can edit code, its own too.
 
     `run` edits the tree in /out after /data/problem.md. `imports` and `smoke` are commands that must end with 0 before
@@ -400,7 +341,7 @@ class EditorTable(_Strict):
     timeout_s: float = Field(default=600.0, gt=0, le=86_400)
 
 
-class SubjectFile(_Strict):
+class SubjectFile(Strict):
     """The whole of `strop.toml`. `policy` holds `use` and overrides; it is resolved by `load`."""
 
     added: ClassVar[frozenset[str]] = frozenset({"tasks", "editor"})
