@@ -12,7 +12,10 @@ from harness.errors import InputError
 from harness.records import Json
 
 GROUP = "harness.agents"
-_BUILT_IN = {"search": "harness.agent.search:SearchAgent"}
+_BUILT_IN = {
+    "chat": "harness.agent.chat:ChatAgent",
+    "search": "harness.agent.search:SearchAgent",
+}
 
 
 def make_agent(name: str, config: Mapping[str, Json]) -> Agent:

@@ -1,0 +1,25 @@
+"""What a run lays out for an agent that needs more than the ask: model calls, and boxes of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from harness.box.base import Boxes, BoxSpec
+from harness.model.server import Server
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """`server` is the run's gateway, None when its policy names no models; `spec` is how the run's boxes are opened."""
+
+    boxes: Boxes
+    spec: BoxSpec
+    server: Server | None = None
+
+
+@runtime_checkable
+class Equipped(Protocol):
+    """An agent that wants a bench: it is called once, before the first ask of a session."""
+
+    def equip(self, bench: Bench) -> None: ...

@@ -1,0 +1,133 @@
+"""The chat agent: one model reads the subject and what was tried, and writes one edit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from harness.agent import prompt
+from harness.agent.base import Ask, Proposal
+from harness.agent.bench import Bench
+from harness.agent.edits import Edits, Unusable, read
+from harness.errors import AgentError, InputError
+from harness.model.base import PROPOSER, Caller
+from harness.model.gateway import ask as ask_model
+from harness.model.server import Server
+from harness.model.sse import whole
+from harness.records import Json, Reply
+from harness.untrusted import line
+
+PATH = "/v1/chat/completions"
+
+
+class ChatConfig(BaseModel):
+    """`[policy.agent.config]` of the chat agent.
+
+    `model` is a name of `[policy.models]` (it may be left out when there is one); `history` how many tries the model is
+    shown; `file_kb` how much of the subject; `instructions` what else it should know; `repairs` how often a reply that
+    cannot be used is sent back.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str = ""
+    temperature: float | None = Field(default=0.7, ge=0, le=2)
+    max_tokens: int = Field(default=4096, ge=16)
+    history: int = Field(default=20, ge=0)
+    file_kb: int = Field(default=64, ge=1)
+    repairs: int = Field(default=1, ge=0, le=5)
+    instructions: str = ""
+
+
+class ChatAgent:
+    """Proposes what a chat model writes; see `Agent`. Needs `[models.NAME]` in the policy."""
+
+    name = "chat"
+
+    def __init__(self, config: Mapping[str, object] | None = None) -> None:
+        try:
+            self._config = ChatConfig.model_validate(dict(config or {}))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            key = ".".join(["policy.agent.config", *map(str, first["loc"])])
+            known = ", ".join(sorted(ChatConfig.model_fields))
+            raise InputError(first["msg"], key=key, mend=f"the chat agent knows {known}") from None
+        self._server: Server | None = None
+
+    def equip(self, bench: Bench) -> None:
+        if bench.server is None:
+            raise InputError("the chat agent needs a model", key="policy.models", mend=NO_MODEL)
+        names = list(bench.server.gateway.routes)
+        if self._config.model and self._config.model not in names:
+            raise InputError(
+                f"no model called {self._config.model!r}",
+                key="policy.agent.config.model",
+                mend=f"one of {', '.join(names)}",
+            )
+        self._server = bench.server
+
+    async def propose(self, ask: Ask) -> Proposal | None:
+        """What the model makes of the ask. Raises AgentError when nothing could be made of its replies."""
+        assert self._server is not None, "equip comes first"
+        config = self._config
+        said = prompt.messages(ask, history=config.history, file_bytes=config.file_kb * 1024, extra=config.instructions)
+        why, reason = "", ""
+        for attempt in range(config.repairs + 1):
+            reply = await self._say(ask, said)
+            why = prompt.said_why(reply) or why
+            try:
+                edits = read(reply, ask.tree, ask.is_editable)
+            except Unusable as error:
+                reason = str(error)
+                said = [*said, *prompt.repair(reply, reason)]
+                continue
+            return _proposal(edits, why, repaired=attempt)
+        raise AgentError(f"no usable edit after {config.repairs + 1} replies: {line(reason, 200)}")
+
+    async def _say(self, ask: Ask, messages: list[dict[str, str]]) -> str:
+        assert self._server is not None
+        config, gateway = self._config, self._server.gateway
+        body: dict[str, Json] = {
+            "model": config.model or next(iter(gateway.routes)),
+            "messages": cast("list[Json]", messages),
+            "max_tokens": config.max_tokens,
+        }
+        if config.temperature is not None:
+            body["temperature"] = config.temperature
+        reply = await ask_model(gateway, Caller(ask.ticket, PROPOSER, ask.parent.id), PATH, body)
+        if reply.status != 200:
+            raise AgentError(f"the model was not asked: {_error(reply)}")
+        return _content(reply)
+
+
+NO_MODEL = (
+    'name one: [policy.models.main] base_url = "http://127.0.0.1:8123/v1" (any OpenAI-compatible server), and '
+    'api_key_env = "..." where it wants a key'
+)
+
+
+def _content(reply: Reply) -> str:
+    """What the model said; empty when it said nothing."""
+    body = cast("dict[str, Any]", whole(reply.body))
+    content = body["choices"][0]["message"].get("content")
+    if isinstance(content, list):
+        parts = cast("list[Any]", content)
+        return "".join(str(cast("dict[str, Any]", part).get("text") or "") for part in parts if isinstance(part, dict))
+    return content if isinstance(content, str) else ""
+
+
+def _error(reply: Reply) -> str:
+    try:
+        error = cast("dict[str, Any]", whole(reply.body)).get("error")
+    except ValueError:
+        error = None
+    message = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else None
+    return f"HTTP {reply.status}: {line(str(message or ''), 200)}"
+
+
+def _proposal(edits: Edits, why: str, *, repaired: int) -> Proposal:
+    touched = ", ".join(sorted(edits.changes)[:3])
+    memo: dict[str, Json] = {"format": edits.format, "repaired": repaired}
+    return Proposal(changes=edits.changes, note=why or f"edits {touched}", memo=memo)

@@ -1,0 +1,204 @@
+"""From a model's reply to changes of files, in whichever of three ways it wrote them down; prose is never adopted.
+
+Search/replace blocks, unified diffs, and whole files in a fence. What is unclear is `Unusable`, with a reason the model
+can be shown.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.agent import source, unified
+from harness.tree import Tree
+
+Format = str
+_SEARCH = re.compile(
+    r"^[ \t]*<{5,9} ?SEARCH[^\n]*\n(?P<old>.*?)^[ \t]*={5,9}[ \t]*\n(?P<new>.*?)^[ \t]*>{5,9} ?REPLACE[^\n]*$",
+    re.M | re.S,
+)
+_FENCE = re.compile(r"^(?P<mark>`{3,}|~{3,})(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=mark)[ \t]*$", re.M | re.S)
+_THINKING = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.S | re.I)
+_ELIDED = re.compile(
+    r"^[ \t]*(?:#|//|--)?[ \t]*(?:\.\.\.|…)[ \t]*"
+    r"(?:\(?(?:rest|the rest|existing|unchanged|remaining|same|omitted)\b.*)?$"
+    r"|^[ \t]*(?:#|//)[ \t]*\(?(?:rest of|existing code|remaining code|unchanged|same as (?:before|above))\b.*$",
+    re.M | re.I,
+)
+_PATH = re.compile(r"[A-Za-z0-9_.@+\-][A-Za-z0-9_.@+\-/]*")
+_LEAST = 0.3  # a whole file that is this much shorter than the one it replaces is an excerpt
+
+
+class Unusable(Exception):  # noqa: N818 - a reply, not a fault of ours
+    """A reply nothing can be made of, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """What a reply changes: path -> new bytes, and the way it was written."""
+
+    changes: dict[str, bytes | None]
+    format: Format
+
+
+def read(reply: str, tree: Tree, is_editable: Callable[[str], bool]) -> Edits:
+    """The changes a reply asks for. Raises Unusable."""
+    text = _THINKING.sub("", reply.replace("\r\n", "\n")).strip() + "\n"
+    paths = _Paths(tree, is_editable)
+    if _SEARCH.search(text):
+        edits = Edits(_search_replace(text, tree, paths), "search_replace")
+    elif unified.is_diff(text):
+        edits = Edits(_unified(text, tree, paths), "unified_diff")
+    elif _FENCE.search(text):
+        edits = Edits(_whole_files(text, tree, paths), "whole_file")
+    else:
+        raise Unusable("no edit was found in it, only prose")
+    changed = {path: data for path, data in edits.changes.items() if path not in tree or tree[path].data != data}
+    if not changed:
+        raise Unusable("the edit changes nothing")
+    for path, data in changed.items():
+        _sound(path, data)
+    return Edits(changed, edits.format)
+
+
+class _Paths:
+    """Which file a reply means."""
+
+    def __init__(self, tree: Tree, is_editable: Callable[[str], bool]) -> None:
+        self._tree = tree
+        self._editable = [path for path in tree if is_editable(path)]
+
+    def named(self, text: str) -> str | None:
+        """The path named in a line or an info string, or None when it names none."""
+        for word in re.split(r"[\s`'\"*:()<>,=]+", text):
+            bare = word.removeprefix("./").rstrip(".")
+            bare = bare if bare in self._tree else re.sub(r"^(?:[ab]/|/work/)", "", bare)
+            if bare in self._tree:
+                return bare
+            same = [path for path in self._editable if path.rpartition("/")[2] == bare]
+            if len(same) == 1:
+                return same[0]
+            if _PATH.fullmatch(bare) and re.search(r"[A-Za-z0-9_]\.[A-Za-z][A-Za-z0-9]{0,5}$", bare):
+                return bare
+        return None
+
+    def only(self) -> str | None:
+        """The one editable file, when there is one."""
+        return self._editable[0] if len(self._editable) == 1 else None
+
+    def before(self, text: str, at: int) -> str | None:
+        """The path in the nearest line above `at` that is neither blank nor a fence."""
+        above = [
+            row for row in text[:at].split("\n")[-4:] if row.strip() and not row.lstrip().startswith(("```", "~~~"))
+        ]
+        fenced = [row for row in text[:at].split("\n")[-3:] if row.lstrip().startswith(("```", "~~~"))]
+        found = self.named(above[-1]) if above else None
+        return found or (self.named(fenced[-1].lstrip("`~ ")) if fenced else None)
+
+
+def _search_replace(text: str, tree: Tree, paths: _Paths) -> dict[str, bytes | None]:
+    laid: dict[str, str] = {}
+    last: str | None = None
+    for match in _SEARCH.finditer(text):
+        path = paths.before(text, match.start()) or last or paths.only()
+        if path is None:
+            raise Unusable("a search/replace block does not say which file it is for")
+        last = path
+        old, new = match["old"], match["new"]
+        now = laid.get(path) if path in laid else (_text(tree, path) if path in tree else "")
+        assert now is not None
+        laid[path] = _replaced(now, old, new, path)
+    return {path: text.encode() for path, text in laid.items()}
+
+
+def _replaced(now: str, old: str, new: str, path: str) -> str:
+    if not old.strip():
+        if now.strip():
+            raise Unusable(f"an empty SEARCH block for {path}, which is not empty")
+        return new
+    if now.count(old) == 1:
+        return now.replace(old, new)
+    if now.count(old) > 1:
+        raise Unusable(f"a SEARCH block is found {now.count(old)} times in {path}; make it longer")
+    found = unified.find_lines(now.split("\n"), old.rstrip("\n").split("\n"))
+    if found is None:
+        raise Unusable(f"a SEARCH block is not found in {path}; copy the lines exactly")
+    rows = now.split("\n")
+    rows[found : found + len(old.rstrip("\n").split("\n"))] = new.rstrip("\n").split("\n") if new.strip() else []
+    return "\n".join(rows)
+
+
+def _unified(text: str, tree: Tree, paths: _Paths) -> dict[str, bytes | None]:
+    changes: dict[str, bytes | None] = {}
+    for patch in unified.patches(text):
+        path = paths.named(patch.new or patch.old) or paths.only()
+        if patch.removes:
+            path = paths.named(patch.old)
+            if path is not None:
+                changes[path] = None
+                continue
+        if path is None:
+            raise Unusable("a diff does not say which file it is for")
+        before = changes[path] if path in changes else (tree[path].data if path in tree else b"")
+        try:
+            changes[path] = unified.applied(patch, (before or b"").decode("utf-8")).encode()
+        except ValueError as error:
+            raise Unusable(f"{path}: {error}") from None
+    return changes
+
+
+def _whole_files(text: str, tree: Tree, paths: _Paths) -> dict[str, bytes | None]:
+    found: dict[str, bytes | None] = {}
+    unnamed: list[str] = []
+    for match in _FENCE.finditer(text):
+        body = match["body"]
+        info = match["info"].strip()
+        first = body.lstrip("\n").partition("\n")[0]
+        path = paths.named(info) or paths.before(text, match.start())
+        if path is None and first.lstrip().startswith(("#", "//")):
+            path = paths.named(first)
+        if path is None:
+            unnamed.append(body)
+        else:
+            found[path] = _whole(body, tree, path)
+    only = paths.only()
+    if not found and only is not None and unnamed:
+        longest = max(unnamed, key=len)
+        found[only] = _whole(longest, tree, only)
+    if not found:
+        raise Unusable("a code fence does not say which file it is")
+    return found
+
+
+def _whole(body: str, tree: Tree, path: str) -> bytes:
+    if _ELIDED.search(body) and not (path in tree and _ELIDED.search(_text(tree, path))):
+        raise Unusable(f"{path} is not whole: parts of it are left out")
+    if path in tree and len(body) < _LEAST * len(tree[path].data):
+        raise Unusable(f"{path} is not whole: it is {len(body)} bytes, the file has {len(tree[path].data)}")
+    return body.encode()
+
+
+def _text(tree: Tree, path: str) -> str:
+    try:
+        return tree[path].data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Unusable(f"{path} is not text") from None
+
+
+def _sound(path: str, data: bytes | None) -> None:
+    """Raises Unusable for a file that its own language would not read."""
+    if data is None:
+        return
+    try:
+        if path.endswith(".py"):
+            if source.parse(data) is None:
+                raise Unusable(f"{path} would not be valid Python")
+        elif path.endswith(".json"):
+            json.loads(data)
+        elif path.endswith(".toml"):
+            tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:
+        raise Unusable(f"{path} would not be valid: {str(error)[:200]}") from None
