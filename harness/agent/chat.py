@@ -45,6 +45,7 @@ class ChatAgent:
     """Proposes what a chat model writes; see `Agent`. Needs `[models.NAME]` in the policy."""
 
     name = "chat"
+    needs_model = True
 
     def __init__(self, config: Mapping[str, object] | None = None) -> None:
         try:
@@ -57,8 +58,7 @@ class ChatAgent:
         self._server: Server | None = None
 
     def equip(self, bench: Bench) -> None:
-        if bench.server is None:
-            raise InputError("the chat agent needs a model", key="policy.models", mend=NO_MODEL)
+        assert bench.server is not None, "needs_model is checked before a run is opened"
         names = list(bench.server.gateway.routes)
         if self._config.model and self._config.model not in names:
             raise InputError(
@@ -100,12 +100,6 @@ class ChatAgent:
         if reply.status != 200:
             raise AgentError(f"the model was not asked: {_error(reply)}")
         return _content(reply)
-
-
-NO_MODEL = (
-    'name one: [policy.models.main] base_url = "http://127.0.0.1:8123/v1" (any OpenAI-compatible server), and '
-    'api_key_env = "..." where it wants a key'
-)
 
 
 def _content(reply: Reply) -> str:

@@ -66,6 +66,10 @@ class CallJournal:
         """Every call so far, by ticket, role and number."""
         return await self._read(recorded_calls)
 
+    async def spent(self) -> dict[str, Spend]:
+        """What calls took, by role; what was held for calls that a crash cut off counts in full."""
+        return await self._read(_spent)
+
     async def begin_call(self, call: ModelCall, request: bytes) -> None:
         """Write a call down before it is sent, or note another try of it."""
         packed = zlib.compress(request, 1)
@@ -115,6 +119,16 @@ def recorded_calls(connection: sqlite3.Connection) -> list[ModelCall]:
         return []
     rows = connection.execute(f"SELECT {_COLUMNS} FROM calls ORDER BY ticket, role, call")  # noqa: S608 - constants
     return [_as_call(row) for row in rows]
+
+
+def _spent(connection: sqlite3.Connection) -> dict[str, Spend]:
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is None:
+        return {}
+    rows = connection.execute(
+        "SELECT role, sum(requests + held_requests), sum(tokens_in + held_in), sum(tokens_out + held_out), "
+        "sum(nano_usd + held_nano), max(estimated) FROM calls GROUP BY role ORDER BY role"
+    )
+    return {role: Spend(*amounts, estimated=bool(estimated)) for role, *amounts, estimated in rows}
 
 
 def _begin(connection: sqlite3.Connection, call: ModelCall, request: bytes) -> None:

@@ -46,6 +46,12 @@ class Gateway:
     fault: StropError | None = None
     waiting: dict[str, str] = field(default_factory=dict[str, str])
     replayed: int = 0
+    refused: BudgetError | None = None
+
+    def check(self) -> None:
+        """Raises why the run must stop, if it must."""
+        if self.fault is not None:
+            raise self.fault
 
     async def answer(
         self,
@@ -206,6 +212,7 @@ class _Paid:
             await self.gateway.journal.finish_call(self.call)
 
     async def _over_budget(self, error: BudgetError) -> None:
+        self.gateway.refused = self.gateway.refused or error
         reply = refused(self.request.dialect, 429, "insufficient_quota", f"strop: {error.message}")
         self.call = replace(self.call, held=Spend(), reply=reply)
         await self.gateway.journal.begin_call(self.call, self.request.body)
@@ -267,8 +274,7 @@ async def ask(gateway: Gateway, caller: Caller, path: str, body: Mapping[str, Js
     """One call from inside the harness, without HTTP in between. Raises the gateway's fault."""
     sink = Collected()
     await gateway.answer(caller, path, json.dumps(body).encode(), sink)
-    if gateway.fault is not None:
-        raise gateway.fault
+    gateway.check()
     return sink.reply
 
 

@@ -77,7 +77,8 @@ class Engine:
     def usage(self) -> dict[str, Usage]:
         """Every budget line now."""
         self.budget.used["wall_s"] = self.wall_s()
-        return self.budget.usage()
+        models = self.session.models
+        return {**self.budget.usage(), **(models.gateway.usage() if models is not None else {})}
 
     async def _issue(self, tickets: TaskGroup) -> Stop:
         """Start tickets in order. Every rule reads a moment fixed by the ticket's number, never by timing."""
@@ -102,6 +103,9 @@ class Engine:
         stop = stop_rule(self.session, ticket, seen)
         if stop is not None:
             return stop
+        models = self.session.models
+        if models is not None and models.gateway.refused is not None:
+            return Stop("models", models.gateway.refused.message)
         open_tickets = (ticket - seen) * worst_case(self.session)
         needed = self.session.standing.marks[seen].rollouts + open_tickets + vault_rollouts(self.session)
         if needed > self.session.policy.budget.rollouts:

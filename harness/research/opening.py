@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import anyio.to_thread
 
+from harness.agent.bench import Bench, Equipped
 from harness.agent.registry import make_agent
 from harness.archive.base import LedgerEntry
 from harness.archive.ledger import verify_chain
@@ -20,6 +21,7 @@ from harness.evaluation.formats.pinning import pin_tasks
 from harness.evaluation.simulation import LABEL, NoBoxes
 from harness.evaluation.subject import SplitData, Subject, pin
 from harness.events import RolloutFinished
+from harness.model.server import Server
 from harness.policy.load import SUBJECT_FILE, load_subject
 from harness.policy.schema import Policy, SubjectFile
 from harness.records import Json, Outcome, RolloutKey, Split
@@ -27,6 +29,7 @@ from harness.repo.door import Refusal, admit, scan_folder
 from harness.repo.export import origin
 from harness.repo.store import TreeStore
 from harness.research.cross_check import fold
+from harness.research.models import check_models
 from harness.research.rollouts import Rollouts
 from harness.research.runs import owner_of
 from harness.research.session import Emit, Hold, Session
@@ -57,7 +60,8 @@ async def plan(
     whole = await anyio.to_thread.run_sync(_read_folder, folder)
     cut = pin_tasks if loaded.file.eval.mode == "tasks" else pin
     subject = await anyio.to_thread.run_sync(cut, loaded.file, whole, folder / SUBJECT_FILE)
-    make_agent(loaded.policy.agent.name, cast("Mapping[str, Json]", loaded.policy.agent.config))
+    agent = make_agent(loaded.policy.agent.name, cast("Mapping[str, Json]", loaded.policy.agent.config))
+    check_models(agent, loaded.policy)
     return Plan(folder, subject, loaded.policy, 0 if seed is None else seed)
 
 
@@ -88,7 +92,7 @@ async def begin(plan: Plan, hold: Hold) -> None:
         await hold.archive.set_meta("subject_commit", came_from.commit)
 
 
-async def assemble(hold: Hold, boxes: Boxes, emit: Emit) -> Session:
+async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None = None) -> Session:
     """A session over a run that has its `run` entry, with standing as of its last committed ticket.
 
     Raises IntegrityError when the ledger or a pinned tree is not what it was.
@@ -98,6 +102,9 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit) -> Session:
     body = run_body(rows)
     subject, policy = await _pinned(body, hold.store)
     spec = BoxSpec(owner=owner_of(hold.folder), limits=policy.box.limits)
+    agent = make_agent(policy.agent.name, cast("Mapping[str, Json]", policy.agent.config))
+    if isinstance(agent, Equipped):
+        agent.equip(Bench(boxes, spec, models))
     rollouts = Rollouts(
         archive=hold.archive,
         evaluation=evaluation_of(subject, boxes, spec),
@@ -112,11 +119,12 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit) -> Session:
         seed=body["seed"],
         subject=subject,
         policy=policy,
-        agent=make_agent(policy.agent.name, cast("Mapping[str, Json]", policy.agent.config)),
+        agent=agent,
         rollouts=rollouts,
         standing=fold(rows),
         emit=emit,
         isolation=_isolation(boxes),
+        models=models,
     )
 
 

@@ -40,6 +40,8 @@ async def propose(session: Session, ticket: int, parent_id: str, seen: int) -> S
         made = _stored(ticket, parent_id, None, FAILED, note=error.message)
     else:
         made = await judged(session, ticket, parent_id, tree, proposal)
+    if session.models is not None:
+        session.models.gateway.check()  # an upstream that is down is no fault of this ticket's
     failpoint("proposed")
     await session.archive.store_proposal(made)
     failpoint("proposal-stored")

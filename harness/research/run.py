@@ -21,11 +21,21 @@ from harness.clock import Clock, SystemClock
 from harness.errors import InputError, StropError
 from harness.events import Event, RunFinished, RunStarted
 from harness.failpoint import failpoint
+from harness.model.server import Server
 from harness.records import Json, RunState
 from harness.repo.store import FOLDER_NAME, TreeStore
 from harness.research.baseline import measure_root
 from harness.research.engine import Engine
-from harness.research.opening import assemble, begin, boxes_for, plan, recorded_boxes
+from harness.research.models import models_of
+from harness.research.opening import (
+    assemble,
+    begin,
+    boxes_for,
+    plan,
+    recorded_boxes,
+    recorded_policy,
+    run_body,
+)
 from harness.research.runs import list_runs, new_folder, owner_of, runs_folder
 from harness.research.session import Hold, Session
 from harness.research.stop import Stop
@@ -156,17 +166,18 @@ async def _session(run: Run, hold: Hold, resumed: bool, send: MemoryObjectSendSt
     reason = "its session ended early; `strop resume` goes on"
     stop: Stop | None = None
     try:
-        session = await _open(hold, send)
-        send.send_nowait(_started(session, resumed))
-        async with anyio.create_task_group() as group:
-            group.start_soon(_beat, archive, clock, started)
-            engine = await _prepare(session, earlier, started)
-            run.attach(engine)
-            stop = await _search(engine)
-            reason = f"{stop.reason}: {stop.detail}"
-            if stop.final:
-                await _close(engine, stop)
-            group.cancel_scope.cancel()
+        async with _models(hold) as models:
+            session = await _open(hold, send, models)
+            send.send_nowait(_started(session, resumed))
+            async with anyio.create_task_group() as group:
+                group.start_soon(_beat, archive, clock, started)
+                engine = await _prepare(session, earlier, started)
+                run.attach(engine)
+                stop = await _search(engine)
+                reason = f"{stop.reason}: {stop.detail}"
+                if stop.final:
+                    await _close(engine, stop)
+                group.cancel_scope.cancel()
     except Exception as error:
         stop, reason = None, str(getattr(single(error), "message", error))
         raise
@@ -179,13 +190,20 @@ async def _session(run: Run, hold: Hold, resumed: bool, send: MemoryObjectSendSt
     return await summarize(run.folder)
 
 
-async def _open(hold: Hold, send: MemoryObjectSendStream[Event]) -> Session:
+@asynccontextmanager
+async def _models(hold: Hold) -> AsyncGenerator[Server | None]:
+    rows = await hold.archive.ledger()
+    async with models_of(hold.archive, recorded_policy(rows), run_body(rows)["seed"]) as server:
+        yield server
+
+
+async def _open(hold: Hold, send: MemoryObjectSendStream[Event], models: Server | None) -> Session:
     boxes = recorded_boxes(await hold.archive.ledger())
     await boxes.prepare()
     runs = await anyio.to_thread.run_sync(list_runs, hold.folder.parent)
     dead = [owner_of(path) for path in runs if path != hold.folder and holder(path) is None]
     await boxes.reap([owner_of(hold.folder), *dead])  # our own name too: an earlier session of this run may have died
-    session = await assemble(hold, boxes, send.send_nowait)
+    session = await assemble(hold, boxes, send.send_nowait, models)
     await hold.archive.set_meta("isolation", session.isolation)
     return session
 

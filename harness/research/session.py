@@ -11,6 +11,7 @@ from harness.archive.sqlite import SqliteArchive
 from harness.clock import Clock
 from harness.evaluation.subject import Subject
 from harness.events import Event
+from harness.model.server import Server
 from harness.policy.schema import Policy
 from harness.records import Json, Split
 from harness.repo.store import TreeStore
@@ -49,6 +50,7 @@ class Session:
     standing: Standing
     emit: Emit
     isolation: str
+    models: Server | None = None
 
     @property
     def run_id(self) -> str:

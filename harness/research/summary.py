@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from harness.archive.base import LedgerEntry
 from harness.archive.lock import holder
@@ -12,6 +12,7 @@ from harness.archive.sqlite import SqliteArchive
 from harness.errors import InputError
 from harness.records import Json, RunState, Split
 from harness.research.cross_check import fold
+from harness.research.models import model_account
 from harness.research.standing import ROOT, Standing
 from harness.research.statistics import holdout_epsilon
 
@@ -25,6 +26,7 @@ async def summarize(folder: Path) -> dict[str, Json]:
         counts = await archive.rollout_counts()
         wall = await archive.wall_s()
         meta = await archive.meta()
+        models = await model_account(archive, run_limits(rows))
     finally:
         await archive.aclose()
     if state is RunState.RUNNING and holder(folder) is None:
@@ -36,8 +38,14 @@ async def summarize(folder: Path) -> dict[str, Json]:
         "reason": reason,
         "isolation": meta.get("isolation"),
         "lost_rollouts": counts.lost,
-        "budget": _budget(found, counts.finished, wall),
+        "budget": {**_budget(found, counts.finished, wall), **cast("dict[str, Json]", models["lines"])},
+        **({"models": models["roles"]} if models["roles"] else {}),
     }
+
+
+def run_limits(rows: Sequence[LedgerEntry]) -> Mapping[str, Json]:
+    """The budget of a run's policy; empty for a run that was never written down."""
+    return _by_kind(rows)["run"]["policy"]["budget"] if rows else {}
 
 
 def _account(folder: Path, rows: Sequence[LedgerEntry]) -> dict[str, Json]:
