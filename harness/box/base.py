@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from harness.box.relay import Link
 from harness.limits import Limits
 from harness.tree import Entry
 
@@ -81,6 +82,12 @@ class Box(Protocol):
         """Run one command to its end, then kill whatever it left behind. A non-zero exit is a result.
 
         Raises ExecTimeoutError, LimitError, InfraError, BoxClosedError.
+        """
+        ...
+
+    async def attach(self, link: Link) -> None:
+        """Offer the gateway behind `link` on loopback to every command from now until a reset, with the environment
+        that clients look for. Raises InfraError, BoxClosedError.
         """
         ...
 

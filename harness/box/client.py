@@ -6,13 +6,14 @@ the owner must then end the box: the wire is out of step.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream
 
 from harness.box import wire
+from harness.box.relay import Link, Relay
 from harness.errors import InfraError
 from harness.tree import Entry
 
@@ -66,18 +67,13 @@ class GuestError(Exception):
 
 
 class Client:
-    """Speaks to one worker. `relay` gets frames of the relay's types whenever they arrive."""
+    """Speaks to one worker."""
 
-    def __init__(
-        self,
-        send: ByteSendStream,
-        receive: ByteReceiveStream,
-        *,
-        relay: Callable[[wire.Frame], Awaitable[None]] | None = None,
-    ) -> None:
+    def __init__(self, send: ByteSendStream, receive: ByteReceiveStream) -> None:
         self._send = send
         self._receive = receive
-        self._relay = relay
+        self._relay: Relay | None = None
+        self._sending = anyio.Lock()
         self._decoder = wire.Decoder()
         self._frames: list[wire.Frame] = []
         self._channel = 0
@@ -103,8 +99,20 @@ class Client:
         if (await self._next(wire.OK)).payload != payload:
             raise InfraError("the box's worker answered another ping")
 
+    async def listen(self, link: Link) -> int:
+        """Offer what `link` connects to on loopback in the box, while commands run; the port it is offered on."""
+        await self._write(wire.encode(wire.LISTEN, self._open()))
+        port = int(wire.number((await self._acknowledged()).payload, 1, 0xFFFF))
+        self._relay = Relay(link, self._write)
+        return port
+
     async def exec(self, request: Request, captured: Captured) -> Ended:
         """Run one command to its end, adding to `captured` as output arrives."""
+        if self._relay is None:
+            return await self._exec(request, captured)
+        return await self._relay.during(self._exec(request, captured))
+
+    async def _exec(self, request: Request, captured: Captured) -> Ended:
         channel = self._open()
         pairs = [part for pair in request.env.items() for part in pair]
         head = [b"%.6f" % request.deadline_s, b"%d" % captured.cap, request.cwd, b"%d" % len(request.argv)]
@@ -155,6 +163,7 @@ class Client:
 
     async def reset(self) -> None:
         """Kill everything but the worker and empty every writable place."""
+        self._relay = None
         await self._write(wire.encode(wire.RESET, self._open()))
         await self._acknowledged()
 
@@ -162,15 +171,17 @@ class Client:
         self._channel = self._channel % 0xFFFF + 1
         return self._channel
 
-    async def _acknowledged(self) -> None:
+    async def _acknowledged(self) -> wire.Frame:
         frame = await self._next(wire.OK, wire.FAIL)
         if frame.type == wire.FAIL:
             errno, text = wire.unpack(frame.payload, 2)
             raise GuestError(int(wire.number(errno, 0, 4096)), text[:500].decode(errors="backslashreplace"))
+        return frame
 
     async def _write(self, data: bytes) -> None:
         try:
-            await self._send.send(data)
+            async with self._sending:
+                await self._send.send(data)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             raise InfraError("the box ended while it was spoken to") from None
 
@@ -185,7 +196,7 @@ class Client:
                 self._frames.reverse()
             frame = self._frames.pop()
             if frame.type in wire.RELAY and self._relay is not None:
-                await self._relay(frame)
+                self._relay.take(frame)
                 continue
             if frame.type not in expected or (frame.channel != self._channel and frame.type != wire.HELLO):
                 raise InfraError(f"the box's worker answered out of turn (frame type {frame.type})")

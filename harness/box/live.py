@@ -19,6 +19,7 @@ import anyio
 from harness.box.base import FOLDERS, TMP, Command, Completed
 from harness.box.client import Captured, Client, Ended, GuestError, Request
 from harness.box.prefix import Python
+from harness.box.relay import Link, environment
 from harness.errors import BoxClosedError, ExecTimeoutError, InfraError, LimitError
 from harness.limits import Limits
 from harness.tree import Entry
@@ -64,6 +65,7 @@ class LiveBox:
         self._end = end
         self._oom_kills = oom_kills
         self._closed = ""
+        self._models: Mapping[str, str] = {}
         self._guard = anyio.ResourceGuard("using this box")
 
     async def put(self, entries: Iterable[Entry], at: str, *, read_only: bool = False) -> None:
@@ -101,6 +103,14 @@ class LiveBox:
                 ended = Ended(ended.exit_code, "memory", ended.cpu_s)
             return self._judged(command, ended, captured, time.monotonic() - started)
 
+    async def attach(self, link: Link) -> None:
+        with self._turn():
+            try:
+                port = await self._within(FILES_S, self._client.listen(link))
+            except GuestError as failure:
+                raise InfraError(f"the box cannot listen on loopback: {failure}") from None
+        self._models = environment(port)
+
     async def get(self, at: str, *, max_bytes: int, max_entries: int = 10_000) -> list[Entry]:
         with self._turn():
             where = self._path(at).encode()
@@ -110,6 +120,7 @@ class LiveBox:
         return found
 
     async def reset(self) -> None:
+        self._models = {}
         with self._turn():
             try:
                 await self._within(FILES_S, self._client.reset())
@@ -156,7 +167,7 @@ class LiveBox:
         argv = [place.path(argument) for argument in command.argv]
         if argv[0] == "python":
             argv[0] = place.python
-        env = {**place.env, **{name: place.path(value) for name, value in command.env.items()}}
+        env = {**place.env, **self._models, **{name: place.path(value) for name, value in command.env.items()}}
         return Request(
             argv=[argument.encode() for argument in argv],
             env={name.encode(): value.encode() for name, value in env.items()},

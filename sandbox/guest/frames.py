@@ -13,7 +13,7 @@ HELLO, CONFIG, PING, OK, FAIL = 1, 2, 3, 4, 5
 PUT, GET, EXEC, RESET = 8, 9, 10, 11
 ENTRY, DATA, END = 16, 17, 18
 OUT, ERR, EXIT = 24, 25, 26
-# 32 to 47 are kept for the relay of model traffic.
+RELAY = range(32, 48)  # model traffic; see relay.py
 
 KINDS = ("file", "dir", "symlink", "hardlink", "fifo", "socket", "device", "unknown")
 

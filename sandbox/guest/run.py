@@ -6,7 +6,7 @@ import resource
 import select
 import time
 
-from frames import CHUNK, DATA, END, ERR, EXIT, OUT, ignoring, pack, unpack
+from frames import CHUNK, DATA, END, ERR, EXIT, OUT, RELAY, Gone, ignoring, pack, unpack
 from sweep import others, sweep
 from watch import over
 
@@ -48,7 +48,7 @@ def run(wire, channel, payload, config):
     for end in (in_r, out_w, err_w):
         os.close(end)
     sinks = {out_r: Sink(wire, OUT, channel, int(cap)), err_r: Sink(wire, ERR, channel, int(cap))}
-    running = _Running(wire, child, sinks, in_w, given)
+    running = _Running(wire, child, sinks, (in_w, given), config.relay)
     try:
         reason = _watch(running, float(deadline), config)
         status = sweep(init=config.init).get(child, 0)
@@ -124,8 +124,10 @@ def _watch(running, deadline_s, config):
 class _Running:
     """The main child, its output pipes and what is still to be fed to it."""
 
-    def __init__(self, wire, child, sinks, feed, given):
+    def __init__(self, wire, child, sinks, fed, relay):
+        feed, given = fed
         self.wire = wire
+        self._relay = relay
         self.sinks = sinks
         self._feed = feed
         self._given = memoryview(given)
@@ -135,6 +137,8 @@ class _Running:
             self._poller.register(source, select.POLLIN)
         for end in (feed, *sinks):
             os.set_blocking(end, False)
+        if relay is not None:
+            relay.begin(self._poller)
         if given:
             self._poller.register(feed, select.POLLOUT)
         else:
@@ -142,26 +146,41 @@ class _Running:
 
     def turn(self, wait_s):
         """Move what can be moved within `wait_s` seconds; whether the main child has ended."""
-        for source, _ in self._poller.poll(wait_s * 1000 + 0.5):
+        for source, event in self._poller.poll(wait_s * 1000 + 0.5):
             if source == self._ended:
                 return True
             if source == self.wire.source:
                 self.wire.fill()
+                self._heed()
+            elif self._relay is not None and self._relay.owns(source):
+                self._relay.turn(source, event)
             elif source == self._feed:
                 self._given = _feed(source, self._given)
                 if not self._given:
                     self._poller.unregister(source)
                     self._fed()
-            elif not _pump(source, self.sinks[source]):
+            elif source in self.sinks and not _pump(source, self.sinks[source]):
                 self._poller.unregister(source)
         return False
+
+    def _heed(self):
+        """Nothing but model traffic may come while a command runs."""
+        while True:
+            frame = self.wire.take()
+            if frame is None:
+                return
+            if self._relay is None or frame[0] not in RELAY:
+                raise Gone
+            self._relay.frame(*frame)
 
     def _fed(self):
         os.close(self._feed)
         self._feed = -1
 
     def close(self):
-        """Let go of the child and of its standard input."""
+        """Let go of the child, of its standard input and of its connections."""
+        if self._relay is not None:
+            self._relay.end()
         os.close(self._ended)
         if self._feed >= 0:
             self._fed()

@@ -10,7 +10,7 @@ import os
 import sys
 
 from files import get, put, wipe
-from frames import CONFIG, EXEC, FAIL, GET, HELLO, OK, PING, PUT, RESET, Gone, Wire, ignoring, pack, unpack
+from frames import CONFIG, EXEC, FAIL, GET, HELLO, OK, PING, PUT, RELAY, RESET, Gone, Wire, ignoring, pack, unpack
 from run import run
 from sweep import sweep
 
@@ -34,6 +34,7 @@ class Config:
         self.nproc = int(values[b"nproc"])
         self.watch_memory = values[b"watch_memory"] == b"1"
         self.watch_pids = values[b"watch_pids"] == b"1"
+        self.relay = None
         self._oom = oom
 
     def arm(self):
@@ -90,9 +91,32 @@ def _serve(wire, *, init, oom):
         elif kind == GET:
             get(wire, channel, payload, config.keep)
         elif kind == RESET:
+            _unlisten(config)
             _reset(wire, channel, config)
+        elif kind == RELAY[0]:
+            _listen(wire, channel, config)
+        elif kind in RELAY:
+            pass  # of a connection that ended with its command
         else:
             wire.send(FAIL, channel, pack([b"0", b"unknown request"]))
+
+
+def _listen(wire, channel, config):
+    from relay import Relay  # its socket module costs every box that needs no models
+
+    _unlisten(config)
+    try:
+        config.relay = Relay(wire)
+    except OSError as error:
+        wire.send(FAIL, channel, pack([b"%d" % (error.errno or 0), str(error).encode()]))
+    else:
+        wire.send(OK, channel, b"%d" % config.relay.port)
+
+
+def _unlisten(config):
+    if config.relay is not None:
+        config.relay.close()
+        config.relay = None
 
 
 def _reset(wire, channel, config):
