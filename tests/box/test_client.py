@@ -114,12 +114,39 @@ async def test_more_entries_than_asked_for_cost_the_box_its_life():
     assert liar.ended
 
 
-async def test_a_relay_frame_goes_to_the_relay():
-    seen = []
+async def test_model_traffic_nobody_asked_for_is_out_of_turn():
+    liar = Liar(wire.encode(wire.OPENED, 9) + wire.encode(wire.OK, 1, b"x"))
+    with pytest.raises(InfraError, match="out of turn"):
+        await Client(liar, liar).ping(b"x")
 
-    async def relay(frame):
-        seen.append(frame.payload)
 
-    liar = Liar(wire.encode(33, 9, b"request") + wire.encode(wire.OK, 1, b"x"))
-    await Client(liar, liar, relay=relay).ping(b"x")
-    assert seen == [b"request"]
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [(wire.OPENED, b""), (wire.OPENED, b"")],
+        [(wire.OPENED, b""), *[(wire.BYTES, bytes(1 << 17))] * 3],
+        [(wire.OPENED, b""), (wire.CREDIT, b"123")],
+        [(wire.OPENED, b""), (wire.LISTEN, b"")],
+    ],
+)
+async def test_a_worker_that_lies_about_connections_is_left(frames):
+    from harness.box.relay import Relay
+
+    async def nowhere(data=None):
+        await anyio.sleep_forever()
+
+    relay = Relay(type("Link", (), {"connect": staticmethod(nowhere)})(), nowhere)
+
+    async def work():
+        for kind, payload in frames:
+            relay.take(wire.Frame(kind, 9, payload))
+
+    with pytest.raises(InfraError), anyio.fail_after(5):
+        await relay.during(work())
+
+
+async def test_frames_of_a_connection_that_is_gone_are_nothing():
+    from harness.box.relay import Relay
+
+    for kind in (wire.BYTES, wire.SHUT, wire.CLOSED, wire.CREDIT):
+        Relay(None, None).take(wire.Frame(kind, 9, b"data"))
