@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 from typing import cast
 
 from harness.agent.base import Agent
-from harness.errors import InputError
+from harness.errors import InputError, StropError
 from harness.records import Json
 
 GROUP = "harness.agents"
@@ -32,4 +32,13 @@ def make_agent(name: str, config: Mapping[str, Json]) -> Agent:
         raise InputError(
             f"{target!r} cannot be loaded: {error}", key="agent.name", mend="check the module path and its imports"
         ) from error
-    return factory(config)
+    try:
+        return factory(config)
+    except StropError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"{target!r} does not start: {type(error).__name__}: {error}",
+            key="agent.config",
+            mend="correct the agent, or its settings",
+        ) from error

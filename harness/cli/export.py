@@ -84,7 +84,7 @@ def _prefix(view: RunView, repo: Path | None) -> str:
     """Where the subject lies in its repository: `git apply` reads paths from the top, wherever it is called."""
     from harness.repo.export import origin
 
-    place = repo or view.meta.get("subject_folder")
+    place = repo or view.summary.get("subject_folder")
     came_from = origin(Path(place)) if isinstance(place, str | Path) else None
     return came_from.prefix if came_from else ""
 
@@ -93,7 +93,7 @@ def _origin(view: RunView, repo: Path | None) -> tuple[Path, str | None]:
     """The subject's folder and the commit it was on, as noted when the run began; `repo` wins, on its own HEAD."""
     if repo is not None:
         return repo, None
-    folder, base = view.meta.get("subject_folder"), view.meta.get("subject_commit")
+    folder, base = view.summary.get("subject_folder"), view.summary.get("subject_commit")
     if not isinstance(folder, str):
         raise InputError("which repository?", file="--repo", mend="give --repo with the subject's folder in it")
     return Path(folder), base if isinstance(base, str) else None

@@ -88,6 +88,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", file=path, mend="check its permissions") from error
+    except RecursionError as error:
+        raise InputError("nested too deeply to read", file=path, mend="flatten it") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"not valid TOML: {error}", file=path, mend="fix the syntax at the place named") from error
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from harness.errors import InputError
 from harness.events import RootMeasured
 from harness.failpoint import failpoint
 from harness.policy.load import SUBJECT_FILE
+from harness.policy.schema import Policy
 from harness.records import Json, Outcome, RolloutKey, Split, Status
 from harness.research.gate import noise
 from harness.research.rollouts import cite
@@ -30,6 +31,7 @@ async def measure_root(session: Session, tree: str) -> None:
     outcomes = outcomes if asked else [*outcomes, last]
     deterministic = outcomes[0].score == outcomes[1].score and outcomes[0].items == outcomes[1].items
     if not deterministic:
+        _check_budget(session)
         more = [RolloutKey(tree, Split.VISIBLE, repeat, 0, "root") for repeat in range(2, REPEATS_WHEN_NOISY)]
         outcomes += await _run(session, more)
         keys += more
@@ -51,6 +53,23 @@ async def measure_root(session: Session, tree: str) -> None:
     await session.hold.append("root", body)
     session.standing.apply_root(body, tree)
     session.emit(RootMeasured(score, deterministic, session.standing.noise))
+
+
+def least_rollouts(policy: Policy, splits: Collection[Split], *, deterministic: bool = True) -> int:
+    """The rollouts a run takes before and after its first ticket: root, holdout and vault."""
+    repeats = 1 if deterministic else policy.gate.pairs
+    visible = 2 if deterministic else REPEATS_WHEN_NOISY
+    return visible + (Split.HOLDOUT in splits) + 2 * repeats * (Split.VAULT in splits)
+
+
+def _check_budget(session: Session) -> None:
+    needed = least_rollouts(session.policy, session.subject.splits, deterministic=False)
+    if session.policy.budget.rollouts < needed:
+        raise InputError(
+            f"{session.policy.budget.rollouts} do not cover root, holdout and vault of a noisy metric",
+            key="budget.rollouts",
+            mend=f"give at least {needed}, and more for tickets",
+        )
 
 
 async def _run(session: Session, keys: Sequence[RolloutKey]) -> list[Outcome]:

@@ -34,6 +34,7 @@ def fold(rows: Sequence[LedgerEntry]) -> Standing:
             if row.kind == "run" and row.body is not None:
                 run = row.body
                 standing.direction = run["subject"]["eval"]["direction"]
+                standing.workers = run["workers"]
             elif row.kind == "root" and row.body is not None:
                 standing.apply_root(row.body, run["root_tree"])
             elif row.kind == "ticket" and row.body is not None:
@@ -57,6 +58,10 @@ def check_tables(contents: Contents, standing: Standing) -> int:
         {one.ticket: one for one in standing.attempts},
     )
     proposals = {one.ticket: one for one in contents.proposals}
+    latest = standing.done + (standing.workers if standing.marks else 0)
+    for ticket in proposals:
+        if not 1 <= ticket <= latest:
+            raise IntegrityError(f"proposal {ticket}", expected=f"none after ticket {latest}", found="one")
     stored = {str(key): (key, seed, outcome) for key, seed, outcome in contents.rollouts}
     cited = 0
     for row in contents.ledger:

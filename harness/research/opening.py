@@ -28,6 +28,7 @@ from harness.records import Json, Outcome, RolloutKey, Split
 from harness.repo.door import Refusal, admit, scan_folder
 from harness.repo.export import origin
 from harness.repo.store import TreeStore
+from harness.research.baseline import least_rollouts
 from harness.research.cross_check import fold
 from harness.research.models import check_models
 from harness.research.rollouts import Rollouts
@@ -57,11 +58,18 @@ async def plan(
     if workers is not None:
         settings["schedule.workers"] = workers
     loaded = load_subject(folder, use=use, overrides=settings)
-    whole = await anyio.to_thread.run_sync(_read_folder, folder)
+    whole = await anyio.to_thread.run_sync(_read_folder, folder, loaded.file.subject.ignore)
     cut = pin_tasks if loaded.file.eval.mode == "tasks" else pin
     subject = await anyio.to_thread.run_sync(cut, loaded.file, whole, folder / SUBJECT_FILE)
     agent = make_agent(loaded.policy.agent.name, cast("Mapping[str, Json]", loaded.policy.agent.config))
     check_models(agent, loaded.policy)
+    needed = least_rollouts(loaded.policy, subject.splits)
+    if loaded.policy.budget.rollouts < needed:
+        raise InputError(
+            f"{loaded.policy.budget.rollouts} do not cover root, holdout and vault",
+            key="budget.rollouts",
+            mend=f"give at least {needed}, and more for tickets",
+        )
     return Plan(folder, subject, loaded.policy, 0 if seed is None else seed)
 
 
@@ -85,11 +93,11 @@ async def begin(plan: Plan, hold: Hold) -> None:
         "locks": cast("list[Json]", subject.locks()),
         "version": VERSION,
     }
-    await hold.append("run", body)
-    await hold.archive.set_meta("subject_folder", str(await anyio.to_thread.run_sync(plan.folder.resolve)))
     came_from = await anyio.to_thread.run_sync(origin, plan.folder)
+    seen: dict[str, Json] = {"subject_folder": str(await anyio.to_thread.run_sync(plan.folder.resolve))}
     if came_from is not None:
-        await hold.archive.set_meta("subject_commit", came_from.commit)
+        seen["subject_commit"] = came_from.commit
+    await hold.append("run", body, seen)
 
 
 async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None = None) -> Session:
@@ -123,12 +131,12 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None =
         rollouts=rollouts,
         standing=fold(rows),
         emit=emit,
-        isolation=_isolation(boxes),
+        isolation=isolation(boxes),
         models=models,
     )
 
 
-def _isolation(boxes: Boxes) -> str:
+def isolation(boxes: Boxes) -> str:
     if isinstance(boxes, NoBoxes):
         return LABEL
     return boxes.name if boxes.isolated else f"{boxes.name} (no isolation)"
@@ -189,8 +197,8 @@ def _sealed(key: RolloutKey, outcome: Outcome) -> Outcome:
     return Outcome(outcome.status, wall_s=outcome.wall_s, cpu_s=outcome.cpu_s)
 
 
-def _read_folder(folder: Path) -> Tree:
-    found = admit(scan_folder(folder))
+def _read_folder(folder: Path, ignore: Sequence[str]) -> Tree:
+    found = admit(scan_folder(folder, ignore=ignore))
     if isinstance(found, Refusal):
         raise InputError(
             "; ".join(str(fault) for fault in found.violations[:3]),

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from harness.agent.base import Ask, Proposal
+import math
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+import anyio
+
+from harness.agent.base import Agent, Ask, Proposal
 from harness.archive.base import StoredProposal
-from harness.errors import AgentError
+from harness.archive.ledger import canonical
+from harness.errors import AgentError, StropError
 from harness.failpoint import failpoint
 from harness.records import Json
 from harness.repo.door import Refusal, admit, apply_changes, judge
 from harness.research.session import Session
 from harness.streams import stream
-from harness.tree import Tree
+from harness.tree import Entry, Tree
 from harness.untrusted import line
 
+MAX_MEMO = 64 * 1024
 PROPOSED, NOTHING, REFUSED, FAILED = "proposed", "nothing", "refused", "failed"
 
 
@@ -35,7 +43,7 @@ async def propose(session: Session, ticket: int, parent_id: str, seen: int) -> S
         rng=stream(session.seed, "agent", ticket),
     )
     try:
-        proposal = await session.agent.propose(ask)
+        proposal = await ask_agent(session.agent, ask)
     except AgentError as error:
         made = _stored(ticket, parent_id, None, FAILED, note=error.message)
     else:
@@ -46,6 +54,48 @@ async def propose(session: Session, ticket: int, parent_id: str, seen: int) -> S
     await session.archive.store_proposal(made)
     failpoint("proposal-stored")
     return made
+
+
+async def ask_agent(agent: Agent, ask: Ask) -> Proposal | None:
+    """What the agent answers, checked. Whatever else an agent does is its own failure, never the run's.
+
+    Raises AgentError; our own errors (a model that is down, a full disk) and our own cancellation pass through.
+    """
+    try:
+        return checked(await agent.propose(ask))
+    except StropError:
+        raise
+    except anyio.get_cancelled_exc_class() as error:
+        if anyio.current_effective_deadline() == -math.inf:
+            raise
+        raise AgentError("it cancelled itself") from error
+    except (Exception, SystemExit) as error:
+        raise AgentError(f"{type(error).__name__}: {line(str(error), 200)}") from error
+
+
+def checked(proposal: object) -> Proposal | None:
+    """A proposal whose parts are what they should be. Raises AgentError that names the part."""
+    if proposal is None:
+        return None
+    if not isinstance(proposal, Proposal):
+        raise AgentError(f"it answered a {type(proposal).__name__}, not a Proposal")
+    changes, tree, note = cast("tuple[object, object, object]", (proposal.changes, proposal.tree, proposal.note))
+    if not isinstance(changes, Mapping) or any(
+        not isinstance(path, str) or not isinstance(data, bytes | None)
+        for path, data in cast("Mapping[object, object]", changes).items()
+    ):
+        raise AgentError("its changes are not a mapping of path to bytes or None")
+    if tree is not None and not all(isinstance(entry, Entry) for entry in cast("Iterable[object]", tree)):
+        raise AgentError("its tree holds something that is no Entry")
+    if not isinstance(note, str):
+        raise AgentError(f"its note is a {type(note).__name__}, not text")
+    try:
+        size = len(canonical(dict(proposal.memo)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise AgentError(f"its memo is not JSON: {line(str(error), 100)}") from error
+    if size > MAX_MEMO:
+        raise AgentError(f"its memo has {size} characters, more than {MAX_MEMO}")
+    return proposal
 
 
 async def judged(

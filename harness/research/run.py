@@ -17,13 +17,15 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from harness.archive.lock import RunLock, holder
 from harness.archive.sqlite import SqliteArchive
+from harness.box.base import Boxes
 from harness.clock import Clock, SystemClock
-from harness.errors import InputError, StropError
+from harness.errors import InputError, StorageError, StropError
 from harness.events import Event, RunFinished, RunStarted
 from harness.failpoint import failpoint
 from harness.model.server import Server
 from harness.records import Json, RunState
 from harness.repo.store import FOLDER_NAME, TreeStore
+from harness.research.account import sealed_wall_s, state_of
 from harness.research.baseline import measure_root
 from harness.research.engine import Engine
 from harness.research.models import models_of
@@ -31,6 +33,7 @@ from harness.research.opening import (
     assemble,
     begin,
     boxes_for,
+    isolation,
     plan,
     recorded_boxes,
     recorded_policy,
@@ -115,7 +118,8 @@ async def resume_run(folder: Path | str, *, clock: Clock | None = None) -> Async
         stack.enter_context(RunLock(folder))
         archive = await SqliteArchive.open(folder)
         stack.push_async_callback(archive.aclose)
-        state, reason = await archive.state()
+        rows = await archive.ledger()
+        state, reason = state_of(rows, live=False)
         if state is RunState.FINISHED:
             raise InputError(f"is finished: {reason}", file=folder, mend="see `strop report`, or start a new run")
         store = TreeStore(folder / FOLDER_NAME)
@@ -159,15 +163,15 @@ async def _drive(
 
 async def _session(run: Run, hold: Hold, resumed: bool, send: MemoryObjectSendStream[Event]) -> Mapping[str, Json]:
     archive, clock = hold.archive, hold.clock
-    earlier = await archive.wall_s()
+    rows = await archive.ledger()
+    boxes = recorded_boxes(rows)
+    earlier = max(await archive.wall_s(), sealed_wall_s(rows))
     started = clock.monotonic()
-    await archive.set_state(RunState.RUNNING, "")
-    await _note(hold, "resume" if resumed else "start")
+    await _note(hold, "resume" if resumed else "start", isolation=isolation(boxes))
     reason = "its session ended early; `strop resume` goes on"
-    stop: Stop | None = None
     try:
         async with _models(hold) as models:
-            session = await _open(hold, send, models)
+            session = await _open(hold, boxes, send, models)
             send.send_nowait(_started(session, resumed))
             async with anyio.create_task_group() as group:
                 group.start_soon(_beat, archive, clock, started)
@@ -179,14 +183,12 @@ async def _session(run: Run, hold: Hold, resumed: bool, send: MemoryObjectSendSt
                     await _close(engine, stop)
                 group.cancel_scope.cancel()
     except Exception as error:
-        stop, reason = None, str(getattr(single(error), "message", error))
+        reason = str(getattr(single(error), "message", error))
+        await _still_there(hold, error)
         raise
     finally:
         with anyio.CancelScope(shield=True):
-            final = stop is not None and stop.final and await _recorded(archive, "vault") is not None
-            await archive.heartbeat(clock.monotonic() - started)
-            await archive.set_state(RunState.FINISHED if final else RunState.INTERRUPTED, reason)
-            await _note(hold, "end", reason)
+            await _end(hold, reason, clock.monotonic() - started, earlier)
     return await summarize(run.folder)
 
 
@@ -197,15 +199,25 @@ async def _models(hold: Hold) -> AsyncGenerator[Server | None]:
         yield server
 
 
-async def _open(hold: Hold, send: MemoryObjectSendStream[Event], models: Server | None) -> Session:
-    boxes = recorded_boxes(await hold.archive.ledger())
+async def _open(hold: Hold, boxes: Boxes, send: MemoryObjectSendStream[Event], models: Server | None) -> Session:
     await boxes.prepare()
     runs = await anyio.to_thread.run_sync(list_runs, hold.folder.parent)
     dead = [owner_of(path) for path in runs if path != hold.folder and holder(path) is None]
     await boxes.reap([owner_of(hold.folder), *dead])  # our own name too: an earlier session of this run may have died
-    session = await assemble(hold, boxes, send.send_nowait, models)
-    await hold.archive.set_meta("isolation", session.isolation)
-    return session
+    return await assemble(hold, boxes, send.send_nowait, models)
+
+
+async def _still_there(hold: Hold, error: Exception) -> None:
+    """Raises StorageError instead of whatever a vanished run folder made of itself."""
+    if not await anyio.to_thread.run_sync(hold.folder.is_dir):
+        raise StorageError(hold.folder, reason="the run folder is gone") from error
+
+
+async def _end(hold: Hold, reason: str, session_s: float, earlier: float) -> None:
+    if not await anyio.to_thread.run_sync(hold.folder.is_dir):
+        return
+    await hold.archive.heartbeat(session_s)
+    await _note(hold, "end", reason, wall_s=round(earlier + session_s, 3))
 
 
 async def _prepare(session: Session, earlier: float, started: float) -> Engine:
@@ -262,9 +274,9 @@ async def _beat(archive: SqliteArchive, clock: Clock, started: float) -> None:
         await archive.heartbeat(clock.monotonic() - started)
 
 
-async def _note(hold: Hold, event: str, reason: str = "") -> None:
+async def _note(hold: Hold, event: str, reason: str = "", **more: Json) -> None:
     seen: dict[str, Json] = {"event": event, "host": socket.gethostname(), "pid": os.getpid(), "reason": reason}
-    await hold.append("session", None, seen)
+    await hold.append("session", None, {**seen, **more})
 
 
 def single(error: BaseException) -> BaseException:

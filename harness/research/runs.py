@@ -12,6 +12,7 @@ from harness.archive.database import FILE_NAME
 from harness.errors import InputError, StorageError
 
 RUNS_VARIABLE = "STROP_RUNS"
+STORE, LOCK = "archive.git", "lock"
 _DEFAULT = Path(".strop") / "runs"
 
 
@@ -58,10 +59,17 @@ def list_runs(runs: Path) -> Sequence[Path]:
     return sorted(found, key=_born)
 
 
+def was_a_run(folder: Path) -> bool:
+    """Whether anything a run makes lies in `folder`, however damaged."""
+    return any((folder / name).exists() for name in (FILE_NAME, STORE, LOCK))
+
+
 def find_run(name: str | None, runs: Path) -> Path:
     """A run by id, by a prefix only one id has, by path, or the last one. Raises InputError."""
-    if name is not None and (Path(name) / FILE_NAME).is_file():
+    if name is not None and was_a_run(Path(name)):
         return Path(name).resolve()
+    if name is not None and was_a_run(runs / name):
+        return (runs / name).resolve()
     known = list_runs(runs)
     if not known:
         raise InputError(f"no runs in {runs}", mend="start one with `strop run SUBJECT`, or point --runs at them")
@@ -75,7 +83,7 @@ def find_run(name: str | None, runs: Path) -> Path:
 
 
 def _born(folder: Path) -> tuple[int, str]:
-    lock = folder / "lock"
+    lock = folder / LOCK
     return (lock if lock.exists() else folder).stat().st_mtime_ns, folder.name
 
 

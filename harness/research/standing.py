@@ -37,6 +37,7 @@ class Standing:
     """
 
     direction: Direction
+    workers: int = 1
     deterministic: bool = True
     noise: float = 0.0
     item_ids: dict[str, frozenset[str]] = field(default_factory=dict[str, "frozenset[str]"])

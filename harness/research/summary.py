@@ -10,7 +10,8 @@ from harness.archive.base import LedgerEntry
 from harness.archive.lock import holder
 from harness.archive.sqlite import SqliteArchive
 from harness.errors import InputError
-from harness.records import Json, RunState, Split
+from harness.records import Json, Split
+from harness.research.account import isolation_of, origin_of, sealed_wall_s, state_of
 from harness.research.cross_check import fold
 from harness.research.models import model_account
 from harness.research.standing import ROOT, Standing
@@ -22,23 +23,26 @@ async def summarize(folder: Path) -> dict[str, Json]:
     archive = await SqliteArchive.view(folder)
     try:
         rows = await archive.ledger()
-        state, reason = await archive.state()
         counts = await archive.rollout_counts()
         wall = await archive.wall_s()
-        meta = await archive.meta()
         models = await model_account(archive, run_limits(rows))
     finally:
         await archive.aclose()
-    if state is RunState.RUNNING and holder(folder) is None:
-        state, reason = RunState.INTERRUPTED, "its process is gone; `strop resume` goes on"
+    state, reason = state_of(rows, live=holder(folder) is not None)
+    came_from, commit = origin_of(rows)
     found = _account(folder, rows)
     return {
         **found,
         "state": state.value,
         "reason": reason,
-        "isolation": meta.get("isolation"),
+        "isolation": isolation_of(rows),
+        "subject_folder": came_from,
+        "subject_commit": commit,
         "lost_rollouts": counts.lost,
-        "budget": {**_budget(found, counts.finished, wall), **cast("dict[str, Json]", models["lines"])},
+        "budget": {
+            **_budget(found, counts.finished, max(wall, sealed_wall_s(rows))),
+            **cast("dict[str, Json]", models["lines"]),
+        },
         **({"models": models["roles"]} if models["roles"] else {}),
     }
 
@@ -74,7 +78,7 @@ def _account(folder: Path, rows: Sequence[LedgerEntry]) -> dict[str, Json]:
         "counts": dict(standing.counts),
         "root": {"id": ROOT, "metric": standing.reference[ROOT]} if measured else None,
         "incumbent": {"id": incumbent.id, "metric": standing.reference[incumbent.id]} if incumbent else None,
-        "holdout": holdout_claim(standing, policy),
+        "holdout": holdout_claim(standing, policy, file["eval"]["range"]),
         "vault": bodies.get("vault"),
         "rollouts_cited": last.rollouts if last else 0,
         "limits": policy["budget"],
@@ -94,12 +98,16 @@ def _budget(found: Mapping[str, Any], finished: int, wall: float) -> dict[str, J
     }
 
 
-def holdout_claim(standing: Standing, policy: Mapping[str, Any]) -> dict[str, Json]:
-    """What may be said of the holdout: queries, surprises, and eps, how far the claim may be off (delta = .05)."""
+def holdout_claim(standing: Standing, policy: Mapping[str, Any], allowed: Sequence[float] | None) -> dict[str, Json]:
+    """What may be said of the holdout: queries, surprises, and eps, how far the claim may be off (delta = .05).
+
+    eps is in units of the metric; there is none for a metric without a declared range.
+    """
     examples = len(standing.item_ids.get(Split.HOLDOUT.value, ()))
     mark = standing.marks[-1] if standing.marks else None
     queries, surprises = (mark.queries, mark.surprises) if mark else (0, 0)
     limit = policy["holdout"]["surprises"]
+    width = allowed[1] - allowed[0] if allowed else None
     if not standing.holdout:
         verdict = "no holdout"
     elif surprises >= limit:
@@ -111,7 +119,7 @@ def holdout_claim(standing: Standing, policy: Mapping[str, Any]) -> dict[str, Js
         "surprises": surprises,
         "limit": limit,
         "examples": examples,
-        "eps": holdout_epsilon(queries, limit, examples) if queries and examples else None,
+        "eps": width * holdout_epsilon(queries, limit, examples) if width and queries and examples else None,
         "verdict": verdict,
     }
 

@@ -28,10 +28,11 @@ async def open_vault(session: Session) -> dict[str, Json]:
     of_root = await _measure(session, root, cited)
     of_best = of_root if best.id == ROOT else await _measure(session, best, cited)
     failpoint("vault-measured")
+    binary = all(_binary(outcome) for outcome in [*of_root, *of_best])
     body: dict[str, Json] = {
         "rollouts": cited,
-        "root": _claim(root, of_root),
-        "best": _claim(best, of_best),
+        "root": _claim(root, of_root, binary),
+        "best": _claim(best, of_best, binary),
         "gain": None if best.id == ROOT else _gain(session, of_root, of_best),
     }
     await session.hold.append("vault", body)
@@ -58,20 +59,22 @@ async def _measure(session: Session, variant: Variant, cited: list[Json]) -> lis
     return outcomes
 
 
-def _claim(variant: Variant, outcomes: Sequence[Outcome]) -> dict[str, Json]:
+def _claim(variant: Variant, outcomes: Sequence[Outcome], binary: bool) -> dict[str, Json]:
     scores = [outcome.score for outcome in outcomes if outcome.score is not None]
     if len(scores) < len(outcomes):
         failed = next(outcome for outcome in outcomes if outcome.status is not Status.OK)
         return {"id": variant.id, "metric": None, "ci": None, "interval": None, "why": failed.detail[:300]}
     mean = math.fsum(scores) / len(scores)
-    interval, how = _interval(outcomes, scores, mean)
+    interval, how = _interval(outcomes, scores, mean, binary)
     return {"id": variant.id, "metric": mean, "ci": interval, "interval": how}
 
 
-def _interval(outcomes: Sequence[Outcome], scores: Sequence[float], mean: float) -> tuple[list[Json] | None, str]:
-    """95 %: Wilson over examples for a mean of 0/1 items, else t over repeats, else none."""
+def _interval(
+    outcomes: Sequence[Outcome], scores: Sequence[float], mean: float, binary: bool
+) -> tuple[list[Json] | None, str]:
+    """95 %: Wilson over examples if all items of root and best are 0 or 1, else t over examples or repeats, or none."""
     items = mean_items(outcomes)
-    if items and _binary(outcomes[0]) and _averages(items, mean):
+    if items and binary and _averages(items, mean):
         return list(wilson(mean, len(items))), f"95 % Wilson over {len(items)} examples"
     if items and _averages(items, mean) and len(items) > 1:
         values = list(items.values())

@@ -11,17 +11,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import anyio.to_thread
+
 from harness.archive.base import LedgerEntry
 from harness.archive.ledger import ZEROS, verify_chain
 from harness.archive.reading import Contents
 from harness.archive.sqlite import SqliteArchive
-from harness.errors import IntegrityError
+from harness.errors import InputError, IntegrityError
 from harness.policy.locks import Globs
 from harness.policy.schema import SubjectFile
 from harness.records import Json, Variant
 from harness.repo.door import judge
 from harness.repo.store import ANCHOR_REF, FOLDER_NAME, TreeStore
 from harness.research.cross_check import check_tables, fold
+from harness.research.runs import was_a_run
 
 Anchor = tuple[str, str, int]
 
@@ -56,6 +59,15 @@ async def verify(folder: Path) -> VerifyReport:
 
     Raises IntegrityError naming the first record that differs, InputError when there is no run.
     """
+    try:
+        return await _verify(folder)
+    except InputError as error:
+        if await anyio.to_thread.run_sync(was_a_run, folder):
+            raise IntegrityError("the run folder", expected="the records of a run", found=error.problem) from error
+        raise
+
+
+async def _verify(folder: Path) -> VerifyReport:
     archive = await SqliteArchive.view(folder)
     try:
         store = TreeStore(folder / FOLDER_NAME)

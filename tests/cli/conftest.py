@@ -13,7 +13,7 @@ from harness.archive.base import Commit, StoredProposal
 from harness.archive.sqlite import SqliteArchive
 from harness.cli import main
 from harness.policy.schema import Policy, SubjectFile
-from harness.records import Outcome, RolloutKey, RunState, Split, Status, Verdict
+from harness.records import Outcome, RolloutKey, Split, Status, Verdict
 from harness.repo.store import FOLDER_NAME, TreeStore
 from harness.research.standing import Standing, attempt_of, variant_of
 from harness.tree import File, Tree
@@ -55,14 +55,14 @@ async def build_run(folder: Path, *, tickets: int = len(TICKETS), finished: bool
         await store.keep("root", root)
         await _opening(archive, root)
         standing = Standing("min")
-        standing.apply_root((await archive.ledger())[-1].body or {}, root)
+        standing.apply_root(next(row.body for row in await archive.ledger() if row.kind == "root"), root)
         for number, (verdict, score, note) in enumerate(TICKETS[:tickets], start=1):
             await _ticket(archive, store, standing, number, verdict, score, note)
         if finished:
             await archive.append("stop", {"reason": "steps", "detail": "all taken"}, {"at": "2026-01-01T01:00:00"})
             await archive.append("vault", _vault(standing.incumbent.id), {"at": "2026-01-01T01:00:01"})
-        state = RunState.FINISHED if finished else RunState.INTERRUPTED
-        await archive.set_state(state, "steps: all taken" if finished else "interrupted: stopped by request")
+        reason = "steps: all taken" if finished else "interrupted: stopped by request"
+        await archive.append("session", None, {"event": "end", "reason": reason})
         entry = (await archive.ledger())[-1]
         await store.anchor(entry.hash, entry.seal, entry.seq)
     finally:
@@ -71,7 +71,6 @@ async def build_run(folder: Path, *, tickets: int = len(TICKETS), finished: bool
 
 
 async def _opening(archive: SqliteArchive, root: str) -> None:
-    await archive.set_meta("isolation", "embedded")
     run = {
         "subject": SUBJECT.model_dump(mode="json"),
         "policy": Policy().model_dump(mode="json"),
@@ -84,6 +83,7 @@ async def _opening(archive: SqliteArchive, root: str) -> None:
         "version": "0.1.0",
     }
     await archive.append("run", run, {"at": "2026-01-01T00:00:00"})
+    await archive.append("session", None, {"event": "start", "isolation": "embedded", "reason": ""})
     body = {
         "rollouts": [],
         "score": 0.25,

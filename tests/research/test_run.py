@@ -1,6 +1,9 @@
 """The engine end to end on a tiny subject, in real boxes."""
 
 import json
+import shutil
+import sqlite3
+from contextlib import closing
 from itertools import pairwise
 
 import pytest
@@ -8,7 +11,7 @@ from support.toy import NOISY_TRAIN, SCORE, STROP, TRAIN, make_toy
 
 from harness import find_run, open_run, resume_run, summarize
 from harness.archive.sqlite import SqliteArchive
-from harness.errors import InputError
+from harness.errors import InputError, StorageError
 from harness.events import RootMeasured, RunFinished, RunStarted, RunStopped, TicketDecided
 from harness.research.verify import verify
 
@@ -196,6 +199,105 @@ async def test_a_failing_agent_and_an_idle_one(tmp_path):
     assert verdicts(events)[:3] == ["no_proposal", "kept", "no_proposal"]
     assert run.summary["stop"]["reason"] == "exhausted"
     assert run.summary["steps"]["done"] < 9
+
+
+@pytest.mark.parametrize(
+    ("act", "word"),
+    [
+        ("raises", "RuntimeError: boom \\x1b[31m"),
+        ("exits", "SystemExit"),
+        ("cancels", "cancelled itself"),
+        ("number", "answered a int"),
+        ("text_change", "changes"),
+        ("no_changes", "changes"),
+        ("nan_memo", "memo is not JSON"),
+        ("object_memo", "memo is not JSON"),
+        ("huge_memo", "memo has"),
+        ("no_note", "note is a NoneType"),
+        ("odd_tree", "no Entry"),
+    ],
+)
+async def test_a_rogue_agent_fails_its_ticket_and_nothing_else(tmp_path, act, word):
+    chosen = {"agent.config": {"act": act}}
+    events, run = await play(
+        make_toy(tmp_path / "toy"), tmp_path / "runs", agent="support.rogues:Rogue", steps=2, **chosen
+    )
+    assert verdicts(events) == ["no_proposal", "kept"]
+    assert word in next(event for event in events if isinstance(event, TicketDecided)).decision.reason
+    assert run.summary["state"] == "finished"
+
+
+async def test_an_agent_that_does_not_start_is_named_before_anything_is_written(tmp_path):
+    with pytest.raises(InputError, match="does not start: ValueError: no"):
+        await play(
+            make_toy(tmp_path / "toy"),
+            tmp_path / "runs",
+            agent="support.rogues:Rogue",
+            steps=2,
+            **{"agent.config": {"act": "init"}},
+        )
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("limit", range(1, 5))
+async def test_a_budget_too_small_for_root_and_vault_is_refused(tmp_path, limit):
+    with pytest.raises(InputError, match="at least 5"):
+        await play(make_toy(tmp_path / "toy"), tmp_path / "runs", script=["value 60"], **{"budget.rollouts": limit})
+    assert not (tmp_path / "runs").exists()
+
+
+async def test_a_budget_too_small_for_a_noisy_metric_is_never_passed(tmp_path):
+    subject = make_toy(tmp_path / "toy", train=NOISY_TRAIN)
+    with pytest.raises(InputError, match="noisy metric"):
+        await play(subject, tmp_path / "runs", script=["value 60"], **{"budget.rollouts": 6})
+    summary = await summarize(find_run(None, tmp_path / "runs"))
+    assert summary["budget"]["rollouts"]["used"] <= 6
+
+
+async def test_a_perfect_winner_does_not_change_how_intervals_are_taken(tmp_path):
+    labels = SCORE.replace("/ 100", "// 1")
+    _, run = await play(
+        make_toy(tmp_path / "toy", score=labels, strop=STROP.replace("range = [0.0, 1.0]", "range = [0.0, 9.0]")),
+        tmp_path / "runs",
+        script=["value 70"],
+    )
+    vault = run.summary["vault"]
+    assert vault["root"]["interval"].split(" over")[0] == vault["best"]["interval"].split(" over")[0]
+
+
+async def test_no_range_no_epsilon(tmp_path):
+    strop = STROP.replace("range = [0.0, 1.0]\n", "")
+    _, run = await play(make_toy(tmp_path / "toy", strop=strop), tmp_path / "runs", script=["value 60"])
+    assert run.summary["holdout"]["queries"] == 1
+    assert run.summary["holdout"]["eps"] is None
+
+
+async def test_a_run_folder_that_vanishes_is_a_storage_error(tmp_path):
+    async def lose_the_folder():
+        subject, settings = make_toy(tmp_path / "toy"), {"box.backend": BOX}
+        async with open_run(subject, overrides=settings, runs=tmp_path / "runs") as run:
+            async for event in run.events:
+                if isinstance(event, RootMeasured):
+                    shutil.rmtree(run.folder)
+
+    with pytest.raises(StorageError, match="gone"):
+        await lose_the_folder()
+
+
+async def test_what_status_tells_is_sealed(tmp_path):
+    """Notes beside the ledger can be edited by whoever owns the folder; nothing that is reported rests on them."""
+    _, run = await play(
+        make_toy(tmp_path / "toy"), tmp_path / "runs", script=["value 60"], **{"box.backend": "process"}
+    )
+    before = await summarize(run.folder)
+    assert "no isolation" in before["isolation"]
+    with closing(sqlite3.connect(run.folder / "run.db")) as database, database:
+        database.execute("UPDATE state SET state = 'running'")
+        database.execute("DELETE FROM sessions")
+        database.execute("""INSERT OR REPLACE INTO meta VALUES ('isolation', '"docker"')""")
+    after = await summarize(run.folder)
+    assert {**after, "budget": None} == {**before, "budget": None}
+    assert after["budget"]["wall_s"]["used"] >= 0.9 * before["budget"]["wall_s"]["used"]
 
 
 @pytest.mark.parametrize("limit", range(7, 14))
