@@ -286,11 +286,9 @@ async def test_a_run_folder_that_vanishes_is_a_storage_error(tmp_path):
 
 async def test_what_status_tells_is_sealed(tmp_path):
     """Notes beside the ledger can be edited by whoever owns the folder; nothing that is reported rests on them."""
-    _, run = await play(
-        make_toy(tmp_path / "toy"), tmp_path / "runs", script=["value 60"], **{"box.backend": "process"}
-    )
+    _, run = await play(make_toy(tmp_path / "toy"), tmp_path / "runs", script=["value 60"])
     before = await summarize(run.folder)
-    assert "no isolation" in before["isolation"]
+    assert before["isolation"] == BOX
     with closing(sqlite3.connect(run.folder / "run.db")) as database, database:
         database.execute("UPDATE state SET state = 'running'")
         database.execute("DELETE FROM sessions")
