@@ -13,7 +13,10 @@ from harness.records import Json
 
 GROUP = "harness.agents"
 _BUILT_IN = {
+    "acp": "harness.agent.command:AcpAgent",
     "chat": "harness.agent.chat:ChatAgent",
+    "command": "harness.agent.command:CommandAgent",
+    "python": "harness.agent.command:PythonAgent",
     "search": "harness.agent.search:SearchAgent",
 }
 

@@ -1,0 +1,175 @@
+"""Other people's agents, in real boxes: a command line, a Python function, an ACP agent."""
+
+import sys
+from contextlib import asynccontextmanager
+
+import pytest
+from agent.asks import ask_of, tree_of
+from model.gateways import opened
+
+from harness.agent.bench import Bench
+from harness.agent.command import AcpAgent, CommandAgent, PythonAgent
+from harness.agent.presets import PRESETS
+from harness.box.base import BoxSpec
+from harness.box.choose import choose
+from harness.errors import AgentError, InputError
+from harness.repo.door import admit, judge
+from harness.testing.scripted_model import ScriptedModel
+
+TREE = tree_of(train="RATE = 0.1\n", locked="KEY = 1\n")
+
+
+def ask():
+    return ask_of(TREE, is_editable=lambda path: path == "train.py")
+
+
+def child_of(proposal):
+    return {path: file.data.decode() for path, file in admit(proposal.tree).items()}
+
+
+@asynccontextmanager
+async def benched(script="RATE = 0.5", box="embedded"):
+    async with ScriptedModel(script) as model, opened(model) as server:
+        yield Bench(choose(box), BoxSpec("agents"), server), model
+
+
+def command(*argv, **config):
+    return CommandAgent({"argv": list(argv), **config})
+
+
+async def made(agent, bench):
+    agent.equip(bench)
+    return await agent.propose(ask())
+
+
+async def test_a_command_edits_a_copy_of_the_tree():
+    async with benched() as (bench, _):
+        proposal = await made(command("sh", "-c", "echo 'RATE = 0.2' > train.py; echo told; exit 3"), bench)
+    assert child_of(proposal) == {"train.py": "RATE = 0.2\n", "locked.py": "KEY = 1\n"}
+    assert proposal.note == "sh edits train.py"
+    assert proposal.memo == {"agent": "sh", "exit": 3}
+
+
+async def test_it_finds_a_repository_the_prompt_and_the_gateway_and_leaves_no_litter():
+    script = """
+    git diff --quiet HEAD && grep -q "Change only these files: train.py" "$STROP_PROMPT_FILE" || exit 1
+    mkdir -p __pycache__ .aider.tags && touch __pycache__/x.pyc .aider.tags/y .aider.chat.history.md
+    python - <<'PY' > train.py
+import json, os, urllib.request
+body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()
+url = os.environ["OPENAI_API_BASE"] + "/chat/completions"
+print(json.load(urllib.request.urlopen(urllib.request.Request(url, body)))["choices"][0]["message"]["content"])
+PY
+    """
+    async with benched() as (bench, model):
+        proposal = await made(command("sh", "-c", script), bench)
+    assert child_of(proposal) == {"train.py": "RATE = 0.5\n", "locked.py": "KEY = 1\n"}
+    used = bench.server.gateway.allowance.by_role["proposer"]
+    assert (used.requests, used.tokens_in) == (1, model.served.tokens_in)
+
+
+async def test_a_change_where_nobody_may_write_reaches_the_door():
+    async with benched() as (bench, _):
+        proposal = await made(command("sh", "-c", "echo 'KEY = 2' > locked.py; echo x > new.txt; ln -s / link"), bench)
+    refused = admit(proposal.tree)
+    assert any("symlink" in str(one) for one in refused.violations)
+    plain = admit([entry for entry in proposal.tree if entry.kind == "file"])
+    assert [one.path for one in judge(TREE, plain, ask().is_editable)] == ["locked.py", "new.txt"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "reason"),
+    [
+        (("sh", "-c", "echo oops >&2; exit 7"), "changed nothing: exit 7, last words: oops"),
+        (("no-such-program",), "exit 127"),
+        (("sh", "-c", "sleep 60"), "killed at its deadline of 1 s"),
+    ],
+)
+async def test_an_agent_that_changes_nothing_says_why(argv, reason):
+    async with benched() as (bench, _):
+        with pytest.raises(AgentError, match=reason):
+            await made(command(*argv, deadline_s=1 if "sleep 60" in argv else 60), bench)
+
+
+async def test_templates_are_filled_in_one_pass():
+    agent = command(
+        "python", "-c", "import sys; open('train.py', 'w').write(repr(sys.argv[1:]))", "{prompt}", "{model}"
+    )
+    agent = CommandAgent({"argv": [*agent._config.argv, "{editable}"], "instructions": "keep {model} and {prompt}"})
+    async with benched() as (bench, _):
+        proposal = await made(agent, bench)
+    said = child_of(proposal)["train.py"]
+    assert "keep {model} and {prompt}" in said
+    assert said.endswith("'m', 'train.py']")
+
+
+def test_every_preset_has_a_command_line_but_the_generic_one():
+    for name, preset in PRESETS.items():
+        assert bool(preset.argv) == (name != "generic")
+        if name != "generic":
+            assert CommandAgent({"preset": name}).name == "command"
+    with pytest.raises(InputError, match="no command line"):
+        CommandAgent({})
+    with pytest.raises(InputError, match="no absolute path"):
+        CommandAgent({"preset": "claude", "mounts": ["relative"]})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return {'train.py': ask['prompt'] and 'RATE = 0.3\\n'}",
+        "open('train.py', 'w').write('RATE = 0.3\\n')",
+    ],
+)
+@pytest.mark.parametrize("how", ["def", "async def"])
+async def test_a_python_function(tmp_path, body, how):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        f"{how} improve(ask):\n    assert ask['editable'] == ['train.py'] and ask['base_url']\n    {body}\n"
+    )
+    async with benched() as (bench, _):
+        proposal = await made(PythonAgent({"file": str(file)}), bench)
+    assert child_of(proposal)["train.py"] == "RATE = 0.3\n"
+    assert proposal.note == "mine.improve edits train.py"
+
+
+async def test_a_python_function_that_raises_says_so(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("def improve(ask):\n    raise ValueError('no idea')\n")
+    async with benched() as (bench, _):
+        with pytest.raises(AgentError, match="no idea"):
+            await made(PythonAgent({"file": str(file)}), bench)
+    with pytest.raises(InputError, match="no such file"):
+        PythonAgent({"file": str(tmp_path / "other.py")})
+
+
+ACP = """
+import json, sys
+def send(**message): print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+def call(number, method, **params):
+    send(id=number, method=method, params=params)
+    return json.loads(sys.stdin.readline())["result"]
+for row in sys.stdin:
+    message = json.loads(row)
+    method, number = message["method"], message["id"]
+    if method == "initialize":
+        send(id=number, result={"protocolVersion": message["params"]["protocolVersion"]})
+    elif method == "session/new":
+        send(id=number, result={"sessionId": "s1"})
+    elif method == "session/prompt":
+        assert message["params"]["prompt"][0]["text"].startswith("Improve the program")
+        said = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "on it"}}
+        send(method="session/update", params={"update": said})
+        options = [{"optionId": "no", "kind": "reject_once"}, {"optionId": "yes", "kind": "allow_once"}]
+        assert call("a", "session/request_permission", options=options)["outcome"]["optionId"] == "yes"
+        before = call("b", "fs/read_text_file", path="train.py")["content"]
+        call("c", "fs/write_text_file", path="train.py", content=before.replace("0.1", "0.4"))
+        send(id=number, result={"stopReason": "end_turn"})
+"""
+
+
+@pytest.mark.parametrize("box", ["embedded", "process"])
+async def test_an_agent_that_speaks_acp(box):
+    async with benched(box=box) as (bench, _):
+        proposal = await made(AcpAgent({"argv": ["python" if box == "embedded" else sys.executable, "-c", ACP]}), bench)
+    assert child_of(proposal) == {"train.py": "RATE = 0.4\n", "locked.py": "KEY = 1\n"}
