@@ -1,0 +1,126 @@
+"""Do agents that people already have work unchanged in a box? Each is run once on a small tree, in an embedded box and,
+where there is an engine, a Docker one, through the gateway, against a scripted model behind a real HTTP server.
+
+    python benchmarks/agents.py [--boxes embedded,docker] mini-swe-agent=VENV aider=VENV opencode=NODE_FOLDER
+
+VENV is a virtual environment that has the agent, NODE_FOLDER a folder with node_modules in it. Told: whether the edit
+came back, the calls, the tokens as the gateway metered them and as the server counted them.
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+import anyio
+import numpy as np
+
+from harness.agent.base import Ask
+from harness.agent.bench import Bench
+from harness.agent.command import CommandAgent
+from harness.box.base import BoxSpec
+from harness.box.choose import choose
+from harness.errors import StropError
+from harness.model.base import MemoryJournal
+from harness.model.gateway import open_gateway
+from harness.model.server import serve
+from harness.policy.schema import BudgetPolicy, ModelPolicy
+from harness.records import Variant, Verdict
+from harness.repo.door import admit
+from harness.testing.scripted_model import ScriptedModel
+from harness.tree import File, Tree
+
+BEFORE, AFTER = "RATE = 0.1\nSTEPS = 10\n", "RATE = 0.2\nSTEPS = 10\n"
+TREE = Tree({"train.py": File(BEFORE.encode()), "score.py": File(b"X = 1\n")})
+
+
+def tool(name, **arguments):
+    return [{"id": "call_1", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}]
+
+
+def turns(body):
+    return sum(message.get("role") == "tool" for message in body.get("messages", []))
+
+
+def mini(body):
+    if turns(body) == 0 and "bash" in json.dumps(body.get("tools", "")):
+        return tool("bash", command="sed -i 's/RATE = 0.1/RATE = 0.2/' train.py")
+    return tool("bash", command="echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT")
+
+
+def aider(body):
+    return f"train.py\n```\n{AFTER}```\n"
+
+
+def opencode(body):
+    names = [one["function"]["name"] for one in body.get("tools", [])]
+    if not names:
+        return "Raise the rate"
+    if turns(body):
+        return "Done."
+    if "edit" in names:
+        path = "/work/train.py"
+        if turns(body) == 0 and "read" in names and not any("RATE" in str(m) for m in body["messages"][1:]):
+            return tool("write", filePath=path, content=AFTER) if "write" in names else tool("read", filePath=path)
+    return tool("bash", command="sed -i 's/RATE = 0.1/RATE = 0.2/' train.py", description="edit")
+
+
+SCRIPTS = {"mini-swe-agent": mini, "aider": aider, "opencode": opencode}
+
+
+def config(name, folder):
+    if name == "opencode":
+        return {"preset": name, "mounts": [str(folder)], "env": [f"PATH={folder}/node_modules/.bin:/usr/bin:/bin"]}
+    return {"preset": name, "mounts": [str(folder)]}
+
+
+async def run(name, folder, back_end):
+    ask = Ask(
+        ticket=1,
+        parent=Variant("v0", 0, TREE.digest, (), Verdict.KEPT, 0.5),
+        tree=TREE,
+        history=(),
+        metric="error",
+        direction="min",
+        is_editable=lambda path: path == "train.py",
+        rng=np.random.default_rng(0),
+    )
+    boxes = choose(back_end)
+    await boxes.prepare()
+    agent = CommandAgent({**config(name, folder), "deadline_s": 300})
+    async with ScriptedModel(SCRIPTS[name]) as model:
+        models = {"scripted": ModelPolicy(base_url=model.url)}
+        async with open_gateway(models, BudgetPolicy(), MemoryJournal()) as gateway, serve(gateway) as server:
+            agent.equip(Bench(boxes, BoxSpec("agents"), server))
+            started = time.perf_counter()
+            try:
+                proposal = await agent.propose(ask)
+                child = admit(proposal.tree)
+                edited = child["train.py"].data.decode() == AFTER and set(child) == set(TREE)
+                told = "edit came back" if edited else f"odd tree: {sorted(child)} {child['train.py'].data!r}"
+            except StropError as error:
+                told = str(error)
+            used, served = gateway.allowance.used, model.served
+    agree = (used.tokens_in, used.tokens_out) == (served.tokens_in, served.tokens_out) and not used.estimated
+    took = time.perf_counter() - started
+    print(
+        f"{name:15} {back_end:9} {told}; {used.requests} calls, tokens {used.tokens_in} in {used.tokens_out} out, "
+        f"server counts {served.tokens_in} and {served.tokens_out}: {'equal' if agree else 'NOT EQUAL'}; {took:.1f} s",
+        flush=True,
+    )
+    return agree and told == "edit came back"
+
+
+async def main(boxes, agents):
+    good = [await run(name, folder, back_end) for name, folder in agents for back_end in boxes]
+    sys.exit(0 if all(good) else 1)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--boxes", default="embedded")
+    parser.add_argument("agents", nargs="+", help="NAME=FOLDER")
+    given = parser.parse_args()
+    pairs = [one.partition("=") for one in given.agents]
+    anyio.run(main, given.boxes.split(","), [(name, Path(folder).resolve()) for name, _, folder in pairs])
