@@ -69,7 +69,7 @@ class _Boxed:
     """What the three share."""
 
     name = ""
-    needs_model: ClassVar[bool] = False
+    boxed: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._bench: Bench | None = None

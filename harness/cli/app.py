@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli import doctor, export, init, inspect, logs, redteam, report, run, verify
+from harness.cli import doctor, export, init, inspect, logs, redteam, replay, report, run, verify
 from harness.cli.failure import GuardedGroup, crash, silence
 
 HELP = """
@@ -76,6 +76,7 @@ app.command("show", rich_help_panel=LOOKING)(logs.show)
 app.command("diff", rich_help_panel=LOOKING)(logs.diff)
 app.command("report", rich_help_panel=LOOKING)(report.report)
 app.command("verify", rich_help_panel=LOOKING)(verify.verify)
+app.command("replay", rich_help_panel=LOOKING)(replay.replay)
 app.command("export", rich_help_panel=LOOKING)(export.export)
 app.command("init", rich_help_panel=SETUP)(init.init)
 app.command("doctor", rich_help_panel=SETUP)(doctor.doctor)
