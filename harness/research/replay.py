@@ -31,6 +31,7 @@ from harness.repo.store import FOLDER_NAME, TreeStore
 from harness.research.baseline import measure_root
 from harness.research.engine import Engine
 from harness.research.opening import assemble, recorded_policy, run_body
+from harness.research.run import single
 from harness.research.session import Hold, Session
 from harness.research.vault import open_vault
 from harness.tree import Tree
@@ -163,8 +164,11 @@ async def _take(session: Session, record: _Record, tickets: int) -> None:
     endless = session.policy.budget.model_copy(update={"steps": max(1, tickets), "wall_s": _FOR_EVER_S})
     session.policy = session.policy.model_copy(update={"budget": endless})
     await measure_root(session, await session.store.write(session.subject.root))
-    if tickets:
-        await Engine(session, 0.0, session.hold.clock.monotonic()).search()
+    try:
+        if tickets:
+            await Engine(session, 0.0, session.hold.clock.monotonic()).search()
+    except BaseExceptionGroup as errors:
+        raise single(errors) from None
     if any(row.kind == "vault" and row.body and row.body.get("root") for row in record.rows):
         await open_vault(session)
 

@@ -1,0 +1,179 @@
+"""Hard budgets: never over, at any concurrency, over many randomised runs, and over kills."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from model.gateways import CHAT, client_of, opened
+
+from harness.errors import BudgetError
+from harness.model.allowance import Allowance
+from harness.model.pricing import listed, price_of
+from harness.policy.schema import BudgetPolicy, ModelPolicy
+from harness.records import Spend
+from harness.testing.scripted_model import ScriptedModel
+
+CALLERS = 64
+RUNS = 1000
+
+
+async def contended(seed):
+    """64 callers draw on random limits until they are refused; the most that was ever taken of each kind."""
+    rng = np.random.default_rng(seed)
+    limits = [int(rng.integers(1, 400)) for _ in range(4)]
+    allowance = Allowance(*limits)
+    peak = [0, 0, 0, 0]
+
+    async def caller(draw):
+        while True:
+            worst = Spend(1, *(int(amount) for amount in draw.integers(1, 40, 3)))
+            try:
+                allowance.reserve(worst)
+            except BudgetError:
+                return
+            for place, kind in enumerate(("requests", "tokens_in", "tokens_out", "nano_usd")):
+                taken = getattr(allowance.used, kind) + getattr(allowance.held, kind)
+                peak[place] = max(peak[place], taken)
+            for _ in range(int(draw.integers(0, 3))):
+                await anyio.lowlevel.checkpoint()
+            share = draw.uniform(0, 1, 3)
+            spent = [
+                int(part * whole)
+                for part, whole in zip(share, (worst.tokens_in, worst.tokens_out, worst.nano_usd), strict=True)
+            ]
+            allowance.settle("proposer", worst, Spend(1, *spent))
+
+    async with anyio.create_task_group() as group:
+        for stream in rng.spawn(CALLERS):
+            group.start_soon(caller, stream)
+    return limits, peak, allowance
+
+
+async def test_64_callers_never_pass_a_budget_over_1000_randomised_runs():
+    for seed in range(RUNS):
+        limits, peak, allowance = await contended(seed)
+        assert all(most <= limit for most, limit in zip(peak, limits, strict=True)), seed
+        assert allowance.held == Spend()
+        assert allowance.overrun == Spend()
+
+
+@pytest.mark.parametrize("kind", ["requests", "tokens_in", "tokens_out", "usd"])
+async def test_64_clients_over_http_never_pass_a_budget(kind):
+    limit = {"requests": 23, "tokens_in": 2500, "tokens_out": 100, "usd": 0.012}[kind]
+    async with (
+        ScriptedModel("one two three", delay_s=0.01) as model,
+        opened(model, budget={kind: limit}, price={"input": 2, "output": 10}, max_output_tokens=8) as server,
+        client_of(server) as client,
+    ):
+        statuses = []
+
+        async def one(number):
+            for turn in range(2):
+                body = {**CHAT, "temperature": (number * 2 + turn) / 1000}
+                statuses.append((await client.post("/v1/chat/completions", json=body)).status_code)
+
+        async with anyio.create_task_group() as group:
+            for number in range(CALLERS):
+                group.start_soon(one, number)
+        usage = server.gateway.usage()[kind]
+    assert set(statuses) == {200, 429}
+    assert 0 < usage.used <= limit
+    assert statuses.count(200) == model.served.requests
+    assert server.gateway.allowance.used.tokens_out == model.served.tokens_out
+
+
+DRIVER = """
+import sys, anyio
+from pathlib import Path
+from harness.archive.sqlite import SqliteArchive
+from harness.model.base import Caller
+from harness.model.gateway import ask, open_gateway
+from harness.policy.schema import BudgetPolicy, ModelPolicy
+
+async def main(folder, url, limit):
+    folder = Path(folder)
+    archive = await (SqliteArchive.open(folder) if (folder / "run.db").exists() else SqliteArchive.create(folder))
+    models = {"m": ModelPolicy(base_url=url, max_output_tokens=8)}
+    async with open_gateway(models, BudgetPolicy(requests=limit), archive.journal()) as gateway:
+        async def one(number):
+            said = [{"role": "user", "content": f"number {number}"}]
+            await ask(gateway, Caller(1), "/v1/chat/completions", {"model": "m", "messages": said})
+        async with anyio.create_task_group() as group:
+            for number in range(64):
+                group.start_soon(one, number)
+    await archive.aclose()
+anyio.run(main, sys.argv[1], sys.argv[2], int(sys.argv[3]))
+"""
+
+
+async def test_kills_in_between_never_let_a_budget_be_passed(tmp_path):
+    limit, folder = 40, tmp_path / "run"
+    rng = np.random.default_rng(7)
+    async with ScriptedModel("one two three", keep=False) as model:
+        for kill in range(6):
+            place = ("call-begun", "call-answered", "call-stored")[kill % 3]
+            arm = {"STROP_FAILPOINT": f"{place}:{int(rng.integers(1, 12))}"} if kill < 5 else {}
+            done = await anyio.run_process(
+                [sys.executable, "-c", DRIVER, str(folder), model.url, str(limit)],
+                env={**os.environ, **arm},
+                check=False,
+                stderr=subprocess.STDOUT,
+            )
+            assert done.returncode in ({0, -signal.SIGKILL} if arm else {0}), done.stdout
+            assert model.served.requests <= limit
+    with sqlite3.connect(Path(folder) / "run.db") as database:
+        taken, held = database.execute("SELECT sum(requests), sum(held_requests) FROM calls").fetchone()
+    database.close()
+    assert model.served.requests <= taken + held <= limit
+    assert model.served.requests > 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=40), st.integers(0, 300))
+def test_used_and_held_never_pass_the_limit(calls, limit):
+    allowance = Allowance(tokens_in=limit)
+    for worst, spent in calls:
+        try:
+            allowance.reserve(Spend(1, worst))
+        except BudgetError as error:
+            assert error.used + error.asked > limit  # noqa: PT017 - the amounts are the point
+            continue
+        assert allowance.used.tokens_in + allowance.held.tokens_in <= limit
+        allowance.settle("task", Spend(1, worst), Spend(1, min(worst, spent)))
+    assert allowance.held.tokens_in == 0
+
+
+def test_more_than_was_asked_for_is_counted_in_full_and_ends_the_budget():
+    allowance = Allowance(tokens_out=100)
+    allowance.reserve(Spend(1, 0, 60))
+    allowance.settle("task", Spend(1, 0, 60), Spend(1, 0, 170))
+    assert (allowance.used.tokens_out, allowance.overrun.tokens_out) == (170, 110)
+    with pytest.raises(BudgetError):
+        allowance.reserve(Spend(1, 0, 1))
+
+
+def test_what_a_crash_left_held_counts_in_full():
+    allowance = Allowance.of(BudgetPolicy(usd=1.0))
+    allowance.restore([("proposer", Spend(2, 10, 20, 300_000_000), Spend(1, 50, 60, 600_000_000))])
+    assert allowance.usage()["usd"].used == pytest.approx(0.9)
+    with pytest.raises(BudgetError, match=r"budget usd: 0.9 of 1 used, 0.2 more refused"):
+        allowance.reserve(Spend(1, 0, 0, 200_000_000))
+
+
+def test_prices_are_found_by_name_by_date_and_not_by_accident():
+    assert listed("gpt-4o").output == 10.0
+    assert listed("gpt-4o-2024-08-06") == listed("gpt-4o")
+    assert listed("openai/gpt-4o") == listed("gpt-4o")
+    assert listed("gpt-4o-mini").output < 1
+    assert listed("gpt-4o-something") is None
+    assert listed("qwen2.5-coder") is None
+    assert listed("gpt-4o").dated
+    given = ModelPolicy(base_url="http://x/v1", price={"input": 1, "output": 2})
+    assert price_of("gpt-4o", given, needed=True).most(1_000_000, 1_000_000) == 3_000_000_000
