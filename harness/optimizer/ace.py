@@ -42,6 +42,10 @@ class Ace:
 
     name = "ace"
 
+    def check(self, config: Mapping[str, Json]) -> None:
+        """See `Optimizer`."""
+        AceSettings.read(config)
+
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """Nothing is spent yet."""
         settings = AceSettings.read(config)

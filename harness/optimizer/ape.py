@@ -40,6 +40,10 @@ class Ape:
 
     name = "ape"
 
+    def check(self, config: Mapping[str, Json]) -> None:
+        """See `Optimizer`."""
+        ApeSettings.read(config)
+
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """Nothing is spent yet."""
         settings = ApeSettings.read(config)

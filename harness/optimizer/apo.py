@@ -64,6 +64,10 @@ class Apo:
 
     name = "apo"
 
+    def check(self, config: Mapping[str, Json]) -> None:
+        """See `Optimizer`."""
+        ApoSettings.read(config)
+
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """Score the seed on all of val, unless told not to."""
         settings = ApoSettings.read(config)

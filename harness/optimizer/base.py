@@ -201,6 +201,10 @@ class Optimizer(Protocol):
 
     name: str
 
+    def check(self, config: Mapping[str, Json]) -> None:
+        """Raise InputError for settings that make no sense, before anything is spent."""
+        ...
+
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """The first state; JSON only. Raises InputError for settings that make no sense, BudgetError."""
         ...

@@ -44,6 +44,10 @@ class Bootstrap:
 
     name = "bootstrap"
 
+    def check(self, config: Mapping[str, Json]) -> None:
+        """See `Optimizer`."""
+        BootstrapSettings.read(config)
+
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """Run the seed on train; what passes is the stock of demos. Raises InputError without a demo slot."""
         settings = BootstrapSettings.read(config)
@@ -53,9 +57,7 @@ class Bootstrap:
         pool.add(seed_texts(host))
         train = host.examples("train")
         results = await host.evaluate(pool.texts(0), train, "bootstrap")
-        stock = stock_of(
-            train, results, settings.passing, settings.balance, settings.per_value if not settings.sets else 0
-        )
+        stock = stock_of(train, results, settings.passing, settings.balance, settings.per_value)
         return {"settings": settings.model_dump(), "n": 0, "stock": stock, "pool": pool.json()}
 
     async def step(self, host: Host, state: State) -> State | Done:

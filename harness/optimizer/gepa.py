@@ -44,6 +44,10 @@ class Gepa:
 
     name = "gepa"
 
+    def check(self, config: Mapping[str, Json]) -> None:
+        """See `Optimizer`."""
+        GepaSettings.read(config)
+
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """Score the seed on val."""
         settings = GepaSettings.read(config)

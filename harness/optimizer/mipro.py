@@ -50,6 +50,10 @@ class Mipro:
 
     name = "mipro"
 
+    def check(self, config: Mapping[str, Json]) -> None:
+        """See `Optimizer`."""
+        MiproSettings.read(config)
+
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """One pass over train serves both the demos and the summary; then propose instructions."""
         settings = MiproSettings.read(config)

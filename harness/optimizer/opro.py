@@ -42,6 +42,10 @@ class Opro:
 
     name = "opro"
 
+    def check(self, config: Mapping[str, Json]) -> None:
+        """See `Optimizer`."""
+        OproSettings.read(config)
+
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """Score the seed."""
         settings = OproSettings.read(config)

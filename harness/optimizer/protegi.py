@@ -43,6 +43,10 @@ class Protegi:
 
     name = "protegi"
 
+    def check(self, config: Mapping[str, Json]) -> None:
+        """See `Optimizer`."""
+        ProtegiSettings.read(config)
+
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """Nothing is spent yet."""
         settings = ProtegiSettings.read(config)

@@ -37,6 +37,10 @@ class TextGrad:
 
     name = "textgrad"
 
+    def check(self, config: Mapping[str, Json]) -> None:
+        """See `Optimizer`."""
+        TextGradSettings.read(config)
+
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """Nothing is spent yet."""
         settings = TextGradSettings.read(config)

@@ -7,17 +7,25 @@ from typing import TypeVar, cast
 
 import anyio
 
-from harness.errors import StropError
+from harness.errors import BudgetError, StropError
 
 T = TypeVar("T")
 
 
 async def together(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Await every call; if one raises, the others are cancelled and its own error is raised, not a group."""
+    """Await every call; if one raises, the others are cancelled and its own error is raised, not a group.
+
+    A call that the budget refuses cancels nobody: what was paid for before it is finished, so that what a step ran
+    before it ended does not depend on timing.
+    """
     results: dict[int, T] = {}
+    refused: dict[int, BudgetError] = {}
 
     async def one(number: int, call: Callable[[], Awaitable[T]]) -> None:
-        results[number] = await call()
+        try:
+            results[number] = await call()
+        except BudgetError as error:
+            refused[number] = error
 
     try:
         async with anyio.create_task_group() as group:
@@ -25,6 +33,8 @@ async def together(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
                 group.start_soon(one, number, call)
     except BaseExceptionGroup as errors:
         raise _first(errors) from None
+    if refused:
+        raise refused[min(refused)]
     return [results[number] for number in range(len(calls))]
 
 

@@ -341,14 +341,31 @@ class EditorTable(Strict):
     timeout_s: float = Field(default=600.0, gt=0, le=86_400)
 
 
+class SlotTable(Strict):
+    """`[slots.NAME]`: a text that a prompt optimizer may rewrite, and the file it lives in.
+
+    `required` placeholders survive every edit; `engine` is how the program fills the text in; `module` names the part
+    of the program that reads it; a slot of kind "demos" holds a JSON list of worked examples.
+    """
+
+    file: str = Field(min_length=1)
+    required: tuple[str, ...] = ()
+    engine: Literal["raw", "braces", "jinja"] = "raw"
+    max_chars: int = Field(default=8_000, ge=1)
+    module: str = ""
+    frozen: bool = False
+    kind: Literal["text", "demos"] = "text"
+
+
 class SubjectFile(Strict):
     """The whole of `strop.toml`. `policy` holds `use` and overrides; it is resolved by `load`."""
 
-    added: ClassVar[frozenset[str]] = frozenset({"tasks", "editor"})
+    added: ClassVar[frozenset[str]] = frozenset({"tasks", "editor", "slots"})
 
     subject: SubjectTable
     eval: EvalTable
     splits: SplitsTable = SplitsTable()
     tasks: TasksTable = TasksTable()
     editor: EditorTable | None = None
+    slots: dict[str, SlotTable] = Field(default_factory=dict)
     policy: dict[str, object] = Field(default_factory=dict)

@@ -23,7 +23,10 @@ _BY_STATUS = {
 
 @dataclass
 class Deliberation:
-    """One ticket on its way to a decision: what was run for it, and what came of it."""
+    """One ticket on its way to a decision: what was run for it, and what came of it.
+
+    The first `tries` of `cited` were run to make the proposal, not to judge it.
+    """
 
     session: Session
     proposal: StoredProposal
@@ -32,6 +35,7 @@ class Deliberation:
     cited: list[Json] = field(default_factory=list[Json])
     evidence: dict[str, Json] = field(default_factory=dict[str, Json])
     reference: float | None = None
+    tries: int = 0
 
     async def decide(self) -> Decision:
         """Everything a ticket can become. Only a candidate that passes gate and holdout is kept."""

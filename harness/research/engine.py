@@ -18,6 +18,8 @@ from harness.failpoint import failpoint
 from harness.policy.budget import Budget
 from harness.records import Decision, Json, RolloutKey, Split, Usage, Verdict
 from harness.research.decide import Deliberation, worst_case
+from harness.research.optimize import OptimizerAgent, tries_of
+from harness.research.optimize_opening import bind_optimizer
 from harness.research.parents import Parents
 from harness.research.placing import Placement
 from harness.research.propose import PROPOSED, propose
@@ -49,6 +51,7 @@ class Engine:
         self.budget.used["rollouts"] = self.session.standing.marks[-1].rollouts
         self.budget.used["steps"] = self.session.standing.done
         self._turn = Turnstile(self.session.standing.done)
+        bind_optimizer(self.session, self.budget)
 
     async def search(self) -> Stop:
         """Run tickets until a rule stops it; the reason is returned. Raises InfraError, StorageError."""
@@ -82,7 +85,7 @@ class Engine:
 
     async def _issue(self, tickets: TaskGroup) -> Stop:
         """Start tickets in order. Every rule reads a moment fixed by the ticket's number, never by timing."""
-        workers = self.session.policy.schedule.workers
+        workers = self.session.width
         ticket = self.session.standing.done
         while True:
             ticket += 1
@@ -114,7 +117,7 @@ class Engine:
 
     async def _ticket(self, ticket: int, parent: str) -> None:
         session = self.session
-        seen = max(0, ticket - session.policy.schedule.workers)
+        seen = max(0, ticket - session.width)
         session.emit(TicketStarted(ticket, parent))
         proposal = await propose(session, ticket, parent, seen)
         tree, screen = None, None
@@ -127,6 +130,9 @@ class Engine:
         await self._turn.reached(ticket - 1)
         archiving = session.policy.archive.mode != "incumbent"
         deliberation = (Placement if archiving else Deliberation)(session, proposal, tree, screen)
+        if isinstance(session.agent, OptimizerAgent):
+            deliberation.cited = await tries_of(session.archive, ticket)
+            deliberation.tries = len(deliberation.cited)
         decision = await deliberation.decide()
         with anyio.CancelScope(shield=True):
             await self._commit(deliberation, decision)
@@ -151,7 +157,9 @@ class Engine:
         await session.store.anchor(entry.hash, entry.seal, entry.seq)
         failpoint("anchored")
         session.standing.apply_ticket(body)
-        self.budget.settle("rollouts", worst_case(session), len(made.cited))
+        self.budget.settle("rollouts", worst_case(session), len(made.cited) - made.tries)
+        if made.tries:
+            self.budget.used["rollouts"] = float(session.standing.marks[-1].rollouts)
         self.budget.used["steps"] = session.standing.done
         self._tell(decision, body)
 

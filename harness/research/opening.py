@@ -10,13 +10,13 @@ from typing import Any, cast
 import anyio.to_thread
 
 from harness.agent.bench import Bench, Equipped
-from harness.agent.registry import make_agent
 from harness.archive.base import LedgerEntry
 from harness.archive.ledger import verify_chain
 from harness.box.base import Boxes, BoxSpec, Command
 from harness.box.choose import choose
 from harness.errors import InfraError, InputError, IntegrityError, StropError
 from harness.evaluation.choose import evaluation_of
+from harness.evaluation.examples import ExampleEvaluation
 from harness.evaluation.formats.pinning import pin_tasks
 from harness.evaluation.simulation import LABEL, NoBoxes
 from harness.evaluation.subject import SplitData, Subject, pin
@@ -31,6 +31,7 @@ from harness.repo.store import TreeStore
 from harness.research.baseline import least_rollouts
 from harness.research.cross_check import fold
 from harness.research.models import check_models
+from harness.research.optimize_opening import check_subject, make_proposer
 from harness.research.rollouts import Rollouts
 from harness.research.runs import owner_of
 from harness.research.session import Emit, Hold, Session
@@ -61,8 +62,9 @@ async def plan(
     whole = await anyio.to_thread.run_sync(_read_folder, folder, loaded.file.subject.ignore)
     cut = pin_tasks if loaded.file.eval.mode == "tasks" else pin
     subject = await anyio.to_thread.run_sync(cut, loaded.file, whole, folder / SUBJECT_FILE)
-    agent = make_agent(loaded.policy.agent.name, cast("Mapping[str, Json]", loaded.policy.agent.config))
+    agent = make_proposer(loaded.policy.agent.name, cast("Mapping[str, Json]", loaded.policy.agent.config))
     check_models(agent, loaded.policy)
+    check_subject(agent, subject, loaded.policy)
     needed = least_rollouts(loaded.policy, subject.splits)
     if loaded.policy.budget.rollouts < needed:
         raise InputError(
@@ -110,7 +112,7 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None =
     body = run_body(rows)
     subject, policy = await _pinned(body, hold.store)
     spec = BoxSpec(owner=owner_of(hold.folder), limits=policy.box.limits)
-    agent = make_agent(policy.agent.name, cast("Mapping[str, Json]", policy.agent.config))
+    agent = make_proposer(policy.agent.name, cast("Mapping[str, Json]", policy.agent.config))
     if isinstance(agent, Equipped):
         agent.equip(Bench(boxes, spec, models))
     rollouts = Rollouts(
@@ -132,6 +134,7 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None =
         standing=fold(rows),
         emit=emit,
         isolation=isolation(boxes),
+        on_examples=lambda cut: ExampleEvaluation(cut, boxes, spec),
         models=models,
     )
 

@@ -57,8 +57,11 @@ class Rollouts:
         own = key.tree if key.purpose == "screen" else ""
         return derive(self.seed_of(key), "box", self.veil, own) % 2**31
 
-    async def run(self, key: RolloutKey, tree: Tree) -> Outcome:
-        """The outcome of `key`, from the archive if it is already paid for. Raises InfraError, StorageError."""
+    async def run(self, key: RolloutKey, tree: Tree, evaluation: Evaluation | None = None) -> Outcome:
+        """The outcome of `key`, from the archive if it is already paid for. Raises InfraError, StorageError.
+
+        `evaluation` takes the place of the run's own, for a rollout on a part of a split.
+        """
         while key in self._running:
             await self._running[key].wait()
         self._running[key] = done = anyio.Event()
@@ -70,7 +73,7 @@ class Rollouts:
                 return stored
             failpoint("rollout-begun")
             async with self.slots:
-                outcome = await self._attempt(key, tree, self.given(key))
+                outcome = await self._attempt(key, tree, self.given(key), evaluation)
             failpoint("rollout-ran")
             await self.archive.finish_rollout(key, outcome)
             failpoint("rollout-stored")
@@ -93,16 +96,16 @@ class Rollouts:
                 group.start_soon(one, key)
         return [outcomes[key] for key in keys]
 
-    async def _once(self, key: RolloutKey, tree: Tree, seed: int) -> Outcome:
-        if key.example:
+    async def _once(self, key: RolloutKey, tree: Tree, seed: int, evaluation: Evaluation | None) -> Outcome:
+        if evaluation is None and key.example:
             return await cast("TaskEvaluation", self.evaluation).task(tree, key.split, key.example, seed)
-        return await self.evaluation.rollout(tree, key.split, seed)
+        return await (evaluation or self.evaluation).rollout(tree, key.split, seed)
 
-    async def _attempt(self, key: RolloutKey, tree: Tree, seed: int) -> Outcome:
+    async def _attempt(self, key: RolloutKey, tree: Tree, seed: int, evaluation: Evaluation | None) -> Outcome:
         last = ""
         for attempt in range(1, TRIES + 1):
             try:
-                return await self._once(key, tree, seed)
+                return await self._once(key, tree, seed, evaluation)
             except InfraError as error:
                 last = error.message
                 await anyio.sleep(_PAUSE_S * attempt)

@@ -9,6 +9,7 @@ from pathlib import Path
 from harness.agent.base import Agent
 from harness.archive.sqlite import SqliteArchive
 from harness.clock import Clock
+from harness.evaluation.contract import Evaluation
 from harness.evaluation.subject import Subject
 from harness.events import Event
 from harness.model.server import Server
@@ -16,6 +17,7 @@ from harness.policy.schema import Policy
 from harness.records import Json, Split
 from harness.repo.store import TreeStore
 from harness.research.gate import Gate
+from harness.research.optimize import OptimizerAgent
 from harness.research.rollouts import Rollouts
 from harness.research.standing import Standing
 
@@ -50,7 +52,13 @@ class Session:
     standing: Standing
     emit: Emit
     isolation: str
+    on_examples: Callable[[Subject], Evaluation]
     models: Server | None = None
+
+    @property
+    def width(self) -> int:
+        """Tickets in flight at once: as many as workers, but one for an optimizer, whose steps build on each other."""
+        return 1 if isinstance(self.agent, OptimizerAgent) else self.policy.schedule.workers
 
     @property
     def run_id(self) -> str:

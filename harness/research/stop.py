@@ -29,7 +29,7 @@ def stop_rule(session: Session, ticket: int, after: int) -> Stop | None:
     idle_since = after - mark.kept_at
     if policy.stop.plateau and idle_since >= policy.stop.plateau:
         return Stop("plateau", f"{idle_since} tickets without a keep")
-    if mark.idle >= max(2, policy.schedule.workers):
+    if mark.idle >= max(2, session.width):
         return Stop("exhausted", "the agent has nothing left to try")
     if (session.hold.folder / STOP_FILE).exists():
         return Stop("stop file", "a stop file lies in the run folder")

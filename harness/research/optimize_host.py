@@ -1,0 +1,175 @@
+"""The real host of an optimizer: its rollouts, model calls and budget are the run's.
+
+Only visible examples exist here, cut into train and val by the run's seed. A ticket's rollouts are kept under that
+ticket, so that a resumed ticket asks for the same ones and pays for none twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from harness.errors import BudgetError
+from harness.optimizer.admit import admit
+from harness.optimizer.base import Example, Part, Refusal, Remaining, Reply, Request, Result, Role, Slot, Texts
+from harness.optimizer.together import together
+from harness.policy.budget import Budget
+from harness.policy.locks import Globs
+from harness.policy.schema import SubjectFile
+from harness.records import Outcome, RolloutKey, Split
+from harness.repo.objects import encode
+from harness.repo.store import TreeStore
+from harness.research.optimize_source import Source, floor_of
+from harness.research.rollouts import Rollouts
+from harness.streams import derive, stream
+from harness.tree import Tree
+
+Measured = tuple[str, int, str]
+
+
+class Model(Protocol):
+    """Whoever answers an optimizer's requests."""
+
+    async def complete(self, ticket: int, role: Role, request: Request) -> Reply:
+        """The reply. Raises BudgetError."""
+        ...
+
+
+@dataclass
+class RunHost:
+    """A `Host` for one ticket. `reserve` is what must be left of the budget when the optimizer is done with it.
+
+    `deterministic` programs are run once on an example, whatever the tag. `known` are rollouts of earlier tickets,
+    served again for nothing; `paid` are this ticket's own.
+    """
+
+    ticket: int
+    seed: int
+    root: Tree
+    file: SubjectFile
+    source: Source
+    model: Model
+    store: TreeStore
+    rollouts: Rollouts
+    budget: Budget
+    reserve: int
+    deterministic: bool
+    train_share: float
+    most: int
+    known: Mapping[Measured, Outcome] = field(default_factory=dict[Measured, Outcome])
+    slots: Sequence[Slot] = field(init=False)
+    paid: set[RolloutKey] = field(default_factory=set[RolloutKey])
+    _parts: dict[Part, list[Example]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.slots = slots_of(self.file, self.root)
+        self._parts = cut(self.source.examples(), self.seed, self.train_share)
+
+    @property
+    def floor(self) -> float | None:
+        """See `Host`."""
+        return floor_of(self.file.eval.range, self.file.eval.direction)
+
+    def examples(self, part: Part) -> Sequence[Example]:
+        """See `Host`."""
+        return self._parts[part]
+
+    async def evaluate(self, texts: Mapping[str, str], examples: Sequence[Example], tag: str = "") -> list[Result]:
+        """See `Host`."""
+        tree = tree_of(self.file, self.root, texts)
+        tree_id, _ = encode(tree)
+        repeat = 0 if self.deterministic else derive(0, "tag", tag) % 2**31
+        keys = [RolloutKey(tree_id, Split.VISIBLE, repeat, self.ticket, "screen", one.key) for one in examples]
+        # paid for before anything is awaited, so that who is refused depends on the order of asking alone
+        self.pay({key for key in keys if key not in self.paid and measured(key) not in self.known})
+        await self.store.write(tree)
+        outcomes = await together([partial(self._run, key, tree, one) for key, one in zip(keys, examples, strict=True)])
+        return [self.source.result(one, outcome) for one, outcome in zip(examples, outcomes, strict=True)]
+
+    async def complete(self, role: Role, request: Request) -> Reply:
+        """See `Host`."""
+        return await self.model.complete(self.ticket, role, request)
+
+    def admit(self, parent: Mapping[str, str], edits: Mapping[str, str | None], seen: Sequence[str]) -> Texts | Refusal:
+        """See `Host`."""
+        return admit(self.slots, [*self._parts["train"], *self._parts["val"]], parent, edits, seen)
+
+    def remaining(self) -> Remaining:
+        """See `Host`."""
+        limit = self.budget.limits.get("rollouts")
+        taken = self.budget.used.get("rollouts", 0.0) + self.budget.held.get("rollouts", 0.0)
+        left = self.most - len(self.paid)
+        return Remaining(max(0, left if limit is None else min(left, int(limit - taken) - self.reserve)))
+
+    def rng(self, name: str, *numbers: int) -> np.random.Generator:
+        """See `Host`."""
+        return stream(self.seed, f"optimizer/{name}", *numbers)
+
+    def pay(self, keys: set[RolloutKey]) -> None:
+        """Settle these rollouts in the run's budget, or raise BudgetError before any of them is run."""
+        left = self.remaining().rollouts
+        if left is not None and len(keys) > left:
+            raise BudgetError("rollouts for the optimizer", limit=left, used=0, asked=len(keys))
+        self.budget.reserve("rollouts", len(keys))
+        self.budget.settle("rollouts", len(keys), len(keys))
+        self.paid |= keys
+
+    async def _run(self, key: RolloutKey, tree: Tree, example: Example) -> Outcome:
+        known = self.known.get(measured(key))
+        return known or await self.rollouts.run(key, tree, self.source.evaluation(example.id))
+
+
+def measured(key: RolloutKey) -> Measured:
+    """What makes two rollouts of different tickets the same measurement."""
+    return key.tree, key.repeat, key.example
+
+
+def cut(examples: Sequence[Example], seed: int, train_share: float) -> dict[Part, list[Example]]:
+    """Train and val out of the visible examples, by the run's seed; each has at least one, none is in both."""
+    order = [int(k) for k in stream(seed, "optimizer/split").permutation(len(examples))]
+    share = min(len(examples) - 1, max(1, round(train_share * len(examples))))
+    chosen = set(order[:share])
+    return {
+        "train": [_in("train", one) for k, one in enumerate(examples) if k in chosen],
+        "val": [_in("val", one) for k, one in enumerate(examples) if k not in chosen],
+    }
+
+
+def slots_of(file: SubjectFile, root: Tree) -> tuple[Slot, ...]:
+    """The declared slots with their seed texts; without any declared, every editable text file is a raw slot."""
+    if file.slots:
+        return tuple(
+            Slot(
+                name,
+                root[table.file].data.decode(),
+                required=table.required,
+                engine=table.engine,
+                max_chars=table.max_chars,
+                module=table.module,
+                frozen=table.frozen,
+                kind=table.kind,
+            )
+            for name, table in file.slots.items()
+        )
+    return tuple(Slot(path, root[path].data.decode()) for path in slot_files(file, root).values())
+
+
+def slot_files(file: SubjectFile, root: Tree) -> dict[str, str]:
+    """The file of each slot."""
+    if file.slots:
+        return {name: table.file for name, table in file.slots.items()}
+    return {path: path for path in Globs(file.subject.editable).select(root)}
+
+
+def tree_of(file: SubjectFile, root: Tree, texts: Mapping[str, str]) -> Tree:
+    """The variant that a candidate's texts make of the root."""
+    files = slot_files(file, root)
+    return root.changed({files[name]: text.encode() for name, text in texts.items()})
+
+
+def _in(part: Part, example: Example) -> Example:
+    return Example(example.id, example.inputs, example.expected, part)

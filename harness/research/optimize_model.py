@@ -1,0 +1,88 @@
+"""Who answers an optimizer's requests: the run's gateway, under the policy's name for the role, or a world."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import BudgetError
+from harness.model.base import OPTIMIZER, Caller
+from harness.model.gateway import Gateway, ask
+from harness.optimizer.base import Reply, Request, Role, Usage
+from harness.optimizer.wording import render_request
+from harness.records import Json
+from harness.research.optimize_source import PromptWorld
+from harness.streams import derive
+
+CHAT = "/v1/chat/completions"
+_CRITIQUES = frozenset({"critique", "backward", "lesson", "summarise", "describe"})
+
+
+@dataclass(frozen=True, slots=True)
+class WorldModel:
+    """The simulated model of a world; nothing is spent."""
+
+    world: PromptWorld
+    seed: int
+
+    async def complete(self, ticket: int, role: Role, request: Request) -> Reply:
+        """See `Model`."""
+        return self.world.complete(request, derive(self.seed, "critic", ticket, role, request.tag))
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayModel:
+    """Chat completions through the gateway: metered, journaled, and told again on resume.
+
+    `name_of(role, purpose)` is the policy's model for it. The request's tag becomes the seed, so that equal requests
+    are different draws and the same one is the same call again.
+    """
+
+    gateway: Gateway
+    seed: int
+    name_of: Callable[[Role, str], str]
+    max_tokens: int
+
+    async def complete(self, ticket: int, role: Role, request: Request) -> Reply:
+        """See `Model`. Raises BudgetError when the budget refuses the call, ModelError when the upstream is gone."""
+        body: dict[str, Json] = {
+            "model": self.name_of(role, request.purpose),
+            "messages": [{"role": "user", "content": render_request(request)}],
+            "temperature": request.temperature,
+            "max_tokens": self.max_tokens,
+            "seed": derive(self.seed, "request", request.purpose, request.tag) % 2**31,
+        }
+        reply = await ask(self.gateway, Caller(ticket, OPTIMIZER), CHAT, body)
+        if reply.status == 429 and b"insufficient_quota" in reply.body:
+            raise BudgetError("model calls", limit=0, used=0, asked=1)
+        return read_chat(reply.status, reply.body)
+
+
+def read_chat(status: int, body: bytes) -> Reply:
+    """A chat completion's text; None when there is none, or when it was cut off before its end."""
+    try:
+        whole: Any = json.loads(body)
+        choice: Any = whole["choices"][0]
+        text: Any = choice["message"]["content"]
+        spent: Mapping[str, Any] = whole.get("usage") or {}
+    except (ValueError, TypeError, LookupError):
+        return Reply(None, f"status {status}: no completion in the reply")
+    usage = Usage(int(spent.get("prompt_tokens") or 0), int(spent.get("completion_tokens") or 0))
+    if choice.get("finish_reason") == "length":
+        return Reply(None, "cut off at its length limit", usage)
+    if not isinstance(text, str) or not text.strip():
+        return Reply(None, "an empty reply", usage)
+    return Reply(text, "", usage)
+
+
+def names(proposes: str, gradient: str, editor: str, evaluates: str) -> Callable[[Role, str], str]:
+    """Which model a role and purpose go to. Critiques may have a model of their own, and so may edits."""
+
+    def name_of(role: Role, purpose: str) -> str:
+        if role is Role.EVALUATES:
+            return evaluates or proposes
+        return (gradient if purpose in _CRITIQUES else editor) or proposes
+
+    return name_of

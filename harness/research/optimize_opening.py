@@ -1,0 +1,95 @@
+"""Give an optimizer its run: examples, boxes, model and budget; and say early what a subject lacks for one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from harness.agent.base import Agent
+from harness.agent.registry import make_agent
+from harness.errors import InputError
+from harness.evaluation.simulation import load_world
+from harness.evaluation.subject import Subject
+from harness.policy.budget import Budget
+from harness.policy.schema import Policy
+from harness.records import Json, Outcome
+from harness.research.decide import worst_case
+from harness.research.models import NO_MODEL
+from harness.research.optimize import OptimizerAgent, is_optimizer
+from harness.research.optimize_host import Measured, Model, RunHost, slot_files
+from harness.research.optimize_model import GatewayModel, WorldModel, names
+from harness.research.optimize_source import FileSource, PromptWorld, Source, WorldSource, visible_examples
+from harness.research.session import Session
+from harness.research.vault import vault_rollouts
+
+
+def make_proposer(name: str, config: Mapping[str, Json]) -> Agent:
+    """The agent or optimizer called `name`. Raises InputError."""
+    return OptimizerAgent.of(name, config) if is_optimizer(name) else make_agent(name, config)
+
+
+def check_subject(agent: Agent, subject: Subject, policy: Policy) -> None:
+    """Raise InputError when `agent` is an optimizer and the subject cannot serve one."""
+    if not isinstance(agent, OptimizerAgent):
+        return
+    for name, path in slot_files(subject.file, subject.root).items():
+        if path not in subject.root or not subject.editable(path):
+            raise InputError(
+                f"{path!r} is not an editable file of this subject",
+                key=f"slots.{name}.file",
+                mend="name a file that subject.editable covers",
+            )
+    if subject.file.eval.world is not None:
+        return
+    if subject.file.eval.mode != "split":
+        raise InputError(
+            f"optimizers run single examples, which mode {subject.file.eval.mode!r} does not offer them",
+            key="eval.mode",
+            mend='use mode = "split"',
+        )
+    visible_examples(subject)
+    if not policy.models:
+        raise InputError(f"the optimizer {agent.optimizer.name!r} needs a model", key="policy.models", mend=NO_MODEL)
+
+
+def bind_optimizer(session: Session, budget: Budget) -> None:
+    """Let the session's optimizer, if it has one, spend from `budget` through the session's own parts."""
+    agent = session.agent
+    if not isinstance(agent, OptimizerAgent):
+        return
+    source, model = _parts(session, agent)
+
+    def open_host(ticket: int, most: int, known: Mapping[Measured, Outcome]) -> RunHost:
+        return RunHost(
+            ticket=ticket,
+            seed=session.seed,
+            root=session.subject.root,
+            file=session.subject.file,
+            source=source,
+            model=model,
+            store=session.store,
+            rollouts=session.rollouts,
+            budget=budget,
+            reserve=vault_rollouts(session) + agent.settings.finalists * worst_case(session),
+            deterministic=session.standing.deterministic,
+            train_share=agent.settings.train_share,
+            most=most,
+            known=known,
+        )
+
+    agent.bind(session.archive, open_host)
+
+
+def _parts(session: Session, agent: OptimizerAgent) -> tuple[Source, Model]:
+    world = session.subject.file.eval.world
+    if world is not None:
+        made = cast("PromptWorld", load_world(world))
+        if not hasattr(made, "complete"):
+            raise InputError(f"{world!r} has no prompts to optimize", key="agent.name", mend="take a search agent")
+        return WorldSource(made), WorldModel(made, session.seed)
+    if session.models is None:
+        raise InputError(f"the optimizer {agent.optimizer.name!r} needs a model", key="policy.models", mend=NO_MODEL)
+    gateway = session.models.gateway
+    at = agent.settings
+    name_of = names(at.proposes, at.gradient_model, at.editor_model, at.evaluates or at.evaluator_model)
+    return FileSource(session.subject, session.on_examples), GatewayModel(gateway, session.seed, name_of, at.max_tokens)
