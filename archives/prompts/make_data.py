@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 
 
 def pool():
-    import reasoning_gym
+    import reasoning_gym  # noqa: PLC0415  only this script needs it
 
     settings = {"min_terms": 2, "max_terms": 3, "min_digits": 1, "max_digits": 2}
     data = reasoning_gym.create_dataset("chain_sum", size=3 * sum(SIZES.values()), seed=SEED, **settings)

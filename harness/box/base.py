@@ -32,11 +32,15 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class BoxSpec:
-    """What to open. `owner` is the run id every process, folder and container of the box is labelled with."""
+    """What to open. `owner` is the run id every process, folder and container of the box is labelled with.
+
+    `link` is the gateway that an evaluation offers to the candidate it runs in such a box; opening ignores it.
+    """
 
     owner: str
     limits: Limits = field(default_factory=Limits)
     mounts: tuple[Mount, ...] = ()
+    link: Link | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

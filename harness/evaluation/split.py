@@ -38,6 +38,8 @@ class SplitEvaluation:
         settings = self.subject.file.eval
         command = Command(settings.run, settings.timeout_s, WORK, {**settings.env, SEED_VARIABLE: str(seed)})
         async with self.boxes.open(self.spec) as box:
+            if self.spec.link is not None:
+                await box.attach(self.spec.link)
             await box.put(self.subject.splits[split].inputs.entries(), DATA, read_only=True)
             await box.put(tree.entries(), WORK)
             try:

@@ -21,6 +21,7 @@ from harness.evaluation.formats.pinning import pin_tasks
 from harness.evaluation.simulation import LABEL, NoBoxes
 from harness.evaluation.subject import SplitData, Subject, pin
 from harness.events import RolloutFinished
+from harness.model.base import TASK, Caller
 from harness.model.server import Server
 from harness.policy.load import SUBJECT_FILE, load_subject
 from harness.policy.schema import Policy, SubjectFile
@@ -121,6 +122,7 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None =
         seed=body["seed"],
         slots=anyio.CapacityLimiter(policy.schedule.workers),
         canary=lambda: _canary(boxes, spec),
+        link=None if models is None else lambda key: models.link(Caller(key.ticket, TASK, key.tree)),
         veil="" if subject.file.eval.world else subject.veil(),
         finished=lambda key, outcome: emit(RolloutFinished(key, _sealed(key, outcome))),
     )

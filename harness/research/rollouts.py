@@ -11,8 +11,10 @@ import anyio
 
 from harness.archive.base import Archive
 from harness.archive.ledger import canonical
+from harness.box.relay import Link
 from harness.errors import InfraError
 from harness.evaluation.contract import Evaluation
+from harness.evaluation.split import SplitEvaluation
 from harness.evaluation.tasks import TaskEvaluation
 from harness.failpoint import failpoint
 from harness.records import Json, Outcome, RolloutKey, Status
@@ -29,7 +31,8 @@ class Rollouts:
 
     `canary` proves that a box works when a rollout's box keeps failing: if it does, the candidate breaks boxes and
     the outcome says infra_error; if not, the machine is at fault and InfraError ends the session. `longest_s` is the
-    longest candidate run seen, in seconds. `veil` hides what a seed is for from who is given it.
+    longest candidate run seen, in seconds. `veil` hides what a seed is for from who is given it. `link` is the gateway
+    that candidates are offered, where the policy names models.
     """
 
     archive: Archive
@@ -40,6 +43,7 @@ class Rollouts:
     finished: Callable[[RolloutKey, Outcome], None]
     longest_s: float = 0.0
     veil: str = ""
+    link: Callable[[RolloutKey], Link] | None = None
     _running: dict[RolloutKey, anyio.Event] = field(default_factory=dict[RolloutKey, anyio.Event])
 
     def seed_of(self, key: RolloutKey) -> int:
@@ -99,7 +103,13 @@ class Rollouts:
     async def _once(self, key: RolloutKey, tree: Tree, seed: int, evaluation: Evaluation | None) -> Outcome:
         if evaluation is None and key.example:
             return await cast("TaskEvaluation", self.evaluation).task(tree, key.split, key.example, seed)
-        return await (evaluation or self.evaluation).rollout(tree, key.split, seed)
+        return await self._served(evaluation or self.evaluation, key).rollout(tree, key.split, seed)
+
+    def _served(self, evaluation: Evaluation, key: RolloutKey) -> Evaluation:
+        """The evaluation with the run's gateway offered to the candidate, on the account of this ticket and variant."""
+        if self.link is None or not isinstance(evaluation, SplitEvaluation):
+            return evaluation
+        return replace(evaluation, spec=replace(evaluation.spec, link=self.link(key)))
 
     async def _attempt(self, key: RolloutKey, tree: Tree, seed: int, evaluation: Evaluation | None) -> Outcome:
         last = ""
