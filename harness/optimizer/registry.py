@@ -22,17 +22,20 @@ BUILT_IN = {
     "protegi": "harness.optimizer.protegi:Protegi",
     "textgrad": "harness.optimizer.textgrad:TextGrad",
 }
+HOSTED = {
+    "gepa-package": "harness.optimizer.hosts.gepa:GepaPackage",
+}
 
 
 def optimizer_names() -> list[str]:
     """Every optimizer that can be asked for by name."""
-    return sorted({*BUILT_IN, *(point.name for point in entry_points(group=GROUP))})
+    return sorted({*BUILT_IN, *HOSTED, *(point.name for point in entry_points(group=GROUP))})
 
 
 def make_optimizer(name: str) -> Optimizer:
     """The optimizer called `name`. Raises InputError that lists the names there are."""
     found = {point.name: point.value for point in entry_points(group=GROUP)}
-    target = name if ":" in name else {**found, **BUILT_IN}.get(name)
+    target = name if ":" in name else {**found, **HOSTED, **BUILT_IN}.get(name)
     if target is None:
         known = ", ".join(optimizer_names())
         raise InputError(f"no optimizer called {name!r}", key="agent.name", mend=f"one of {known}, or module:Name")

@@ -38,6 +38,8 @@ class PromptCritic:
                 return f"name the rule: {', '.join(asked)}" if asked else "nothing to improve"
             case "edit" | "rewrite":
                 return _add(request.section("text"), _advised(request.section("critique")))
+            case "reflect" if request.section("prompt"):
+                return _unasked(request.section("prompt"))
             case "reflect":
                 return _add(request.section("text"), self._asked(request, rng))
             case "paraphrase":
@@ -74,6 +76,14 @@ class PromptCritic:
 def _add(text: str, words: Sequence[str]) -> str:
     fresh = [word for word in words if word not in _plain(text)]
     return f"{text.rstrip('.')} {fresh[0]}" if fresh else text
+
+
+def _unasked(prompt: str) -> str:
+    """The reply to another library's own reflection prompt: the text it fences first, with the rule most lacking."""
+    fenced = re.search(r"```\n(.*?)\n```", prompt, re.DOTALL)
+    text = fenced.group(1) if fenced else ""
+    counts = Counter(word for _, word in _LACKS.findall(prompt))
+    return f"```\n{_add(text, sorted(counts, key=lambda word: (-counts[word], word)))}\n```"
 
 
 def _plain(text: str) -> set[str]:

@@ -1,0 +1,1 @@
+"""Other people's optimizers, run unchanged in a worker thread: their engines, our budget, rollouts and models."""
