@@ -14,12 +14,12 @@ class GuardTable(Strict):
     """`[[eval.guard]]`: what must not get worse than the incumbent by more than `tolerance`.
 
     Either a secondary `metric`, which the result must then hold as a key of its own, or the mean of the examples whose
-    ids match the globs in `items`.
+    ids match the globs in `items`. `direction` is "min" for a metric and the eval's own for items unless it is given.
     """
 
     metric: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_.\-]{0,63}$")
     items: tuple[str, ...] = ()
-    direction: Direction = "min"
+    direction: Direction | None = None
     tolerance: float = Field(default=0.0, ge=0)
 
     @model_validator(mode="after")

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from harness.archive.base import StoredProposal
+from harness.evaluation.plausible import too_little_work
 from harness.records import Decision, Json, Outcome, RolloutKey, Split, Status, Variant, Verdict
+from harness.research.holdout import bit, capacity, part_now, part_score, remembered
+from harness.research.paired import averages, item_test, mean_items, regressed
 from harness.research.propose import FAILED, NOTHING, REFUSED
 from harness.research.rollouts import cite, same_items
 from harness.research.session import Session
+from harness.research.simplicity import diff_lines
+from harness.research.standing import ROOT
+from harness.streams import stream
 from harness.tree import Tree
 from harness.untrusted import line
 
@@ -53,16 +60,107 @@ class Deliberation:
         assert outcome.score is not None
         session = self.session
         incumbent = session.standing.incumbent
-        screened = session.gate.screen(outcome.score, session.standing.reference[incumbent.id])
+        odd = await self._implausible(outcome)
+        if odd:
+            self.evidence["plausible"] = {"passed": False, "why": odd}
+            return self._decision(Verdict.CRASHED, f"implausible: {odd}")
+        known = session.standing.reference[incumbent.id]
+        screened = session.gate.screen(outcome.score, known)
         self.evidence["screen"] = dict(screened.evidence)
         self.reference = outcome.score
-        if not screened.passed:
+        simpler = not screened.passed and await self._simpler(outcome.score, known, incumbent)
+        if not screened.passed and not simpler:
             return self._decision(Verdict.DISCARDED, NO_GAIN)
-        if not session.standing.deterministic and not await self._confirm(incumbent):
+        refusal = await self._repeated(outcome, incumbent, simpler=simpler)
+        if refusal is not None:
+            return self._decision(Verdict.DISCARDED, refusal)
+        if not await self._holdout(incumbent, simpler=simpler):
             return self._decision(Verdict.DISCARDED, NO_GAIN)
-        if not await self._holdout(incumbent):
-            return self._decision(Verdict.DISCARDED, NO_GAIN)
-        return self._decision(Verdict.KEPT, "better, and the gain holds")
+        return self._decision(Verdict.KEPT, "simpler, and not worse" if simpler else "better, and the gain holds")
+
+    async def _implausible(self, outcome: Outcome) -> str | None:
+        """What no honest run does, measured against the root's own."""
+        table = self.session.subject.file.eval.plausible
+        if table.min_work == 0 and self.session.subject.file.eval.mode == "split":
+            return None
+        root = await self._known(self.session.standing.variants[ROOT].tree, Split.VISIBLE)
+        if root is None or root.score is None:
+            return None
+        if too_little_work(table, outcome.cpu_s, root.cpu_s):
+            return f"less than {table.min_work:g} of the processor time that the root took"
+        assert outcome.score is not None
+        if averages(root.score, root.items) and not averages(outcome.score, outcome.items):
+            return "the score is not the mean of its items, as the root's is"
+        return None
+
+    async def _simpler(self, score: float, known: float, incumbent: Variant) -> bool:
+        """Whether this one is no worse and nearer to the root, where the policy counts that."""
+        session = self.session
+        if not session.policy.gate.simplicity or not session.gate.not_worse(score, known):
+            return False
+        assert self.tree is not None
+        root = session.subject.root
+        mine, theirs = diff_lines(root, self.tree), diff_lines(root, await session.store.read(incumbent.tree))
+        self.evidence["simplicity"] = {"candidate": mine, "incumbent": theirs, "margin": session.policy.gate.margin}
+        return mine < theirs
+
+    async def _repeated(self, outcome: Outcome, incumbent: Variant, *, simpler: bool) -> str | None:
+        """Everything visible that a would-be keep must pass beyond its screening run; why not, in words for anybody."""
+        session = self.session
+        if session.standing.deterministic:
+            if session.policy.gate.recheck and not await self._recheck(outcome):
+                return "another run of it scored differently"
+            theirs = await self._known(incumbent.tree, Split.VISIBLE)
+            known: Mapping[str, float] = theirs.items if theirs is not None else {}
+            pair = outcome.items, known
+        else:
+            pairs = await self._confirm(incumbent, simpler=simpler)
+            if pairs is None:
+                return NO_GAIN
+            pair = mean_items([mine for mine, _ in pairs]), mean_items([theirs for _, theirs in pairs])
+        worse = regressed(session.subject.file.eval.guard, *pair, session.gate.direction)
+        if session.subject.file.eval.guard:
+            self.evidence["guards"] = {"passed": not worse, "regressed": worse}
+        if worse:
+            return f"a guard got worse: {', '.join(worse)}"
+        return None if self._items(*pair, simpler=simpler) else NO_GAIN
+
+    def _items(self, mine: Mapping[str, float], theirs: Mapping[str, float], *, simpler: bool) -> bool:
+        """The paired test over examples: evidence always, a condition where the policy says so."""
+        session = self.session
+        rng = stream(session.seed, "items", self.proposal.ticket)
+        found = item_test(mine, theirs, session.gate.gain, rng)
+        required = session.policy.gate.items == "require" and not simpler
+        if found is not None:
+            self.evidence["items"] = found
+        if not required:
+            return True
+        alpha = session.gate.alpha(self._comparison)
+        p = found["p"] if found is not None else 1.0
+        passed = isinstance(p, float) and p <= alpha
+        self.evidence["items"] = {**(found or {"why": "no items to pair"}), "alpha": alpha, "passed": passed}
+        return passed
+
+    @property
+    def _comparison(self) -> int:
+        return self.session.standing.marks[-1].comparisons + 1
+
+    async def _recheck(self, outcome: Outcome) -> bool:
+        """A second run must give the very same: a candidate may not bring luck into a metric that has none."""
+        again = await self._run(incumbent=None, split=Split.VISIBLE, repeat=0, purpose="confirm")
+        same = again.score == outcome.score and again.items == outcome.items
+        self.evidence["recheck"] = {"passed": same, "score": again.score}
+        return same
+
+    async def _known(self, tree: str, split: Split) -> Outcome | None:
+        """The first run of a tree on a split that is already paid for."""
+        found = [
+            (key, outcome)
+            for key, _, outcome in await self.session.archive.rollouts()
+            if key.tree == tree and key.split is split and not key.example and outcome is not None
+        ]
+        found.sort(key=lambda one: (one[0].ticket, one[0].repeat))
+        return next((outcome for _, outcome in found if outcome.status is Status.OK), None)
 
     def _without_running(self) -> Decision | None:
         proposal = self.proposal
@@ -78,38 +176,73 @@ class Deliberation:
             return self._decision(Verdict.DUPLICATE, f"the same tree as v{earlier}")
         return None
 
-    async def _confirm(self, incumbent: Variant) -> bool:
+    async def _confirm(self, incumbent: Variant, *, simpler: bool) -> list[tuple[Outcome, Outcome]] | None:
         pairs: list[tuple[Outcome, Outcome]] = []
+        if self.session.gate.alpha(self._comparison) <= 0:
+            self.evidence["confirm"] = {"alpha": 0.0, "comparison": self._comparison, "why": "alpha is spent"}
+            return None
         for repeat in range(self.session.policy.gate.pairs):
             pairs.append(await self._pair(incumbent, Split.VISIBLE, repeat, "confirm"))
-        ruling = self.session.gate.confirm(pairs)
+        ruling = self.session.gate.confirm(pairs, self._comparison, simpler=simpler)
         self.evidence["confirm"] = dict(ruling.evidence)
         fresh = [mine.score for mine, _ in pairs if mine.score is not None]
         if fresh:
             self.reference = math.fsum(fresh) / len(fresh)
-        return ruling.passed
+        return pairs if ruling.passed else None
 
-    async def _holdout(self, incumbent: Variant) -> bool:
-        session = self.session
+    async def _holdout(self, incumbent: Variant, *, simpler: bool) -> bool:
+        session, policy = self.session, self.session.policy.holdout
         if not session.has(Split.HOLDOUT):
             return True
-        if worn_out(session, session.standing.done):
+        surprises = session.standing.marks[-1].surprises
+        if surprises >= capacity(policy):
             self.evidence["holdout"] = {"asked": False, "passed": False, "why": "worn out"}
             return False
-        if session.standing.deterministic:
-            mine = await self._run(incumbent=None, split=Split.HOLDOUT, repeat=0, purpose="holdout")
-            score, known = mine.score, session.standing.holdout[incumbent.id]
-            passed = score is not None and session.gate.gain(score, known) > 0
-            self.evidence["holdout"] = {"asked": True, "passed": passed, "score": score}
-            return passed
-        pairs: list[tuple[Outcome, Outcome]] = []
-        for repeat in range(session.policy.holdout.pairs):
-            pairs.append(await self._pair(incumbent, Split.HOLDOUT, repeat, "holdout"))
-        gains = [session.gate.gain(a.score, b.score) for a, b in pairs if a.score is not None and b.score is not None]
+        part = part_now(policy, surprises)
+        pairs = await self._hidden(incumbent)
+        gains = [g for g in (self._hidden_gain(mine, theirs, part) for mine, theirs in pairs) if g is not None]
         ran = all(mine.status is Status.OK for mine, _ in pairs)
-        passed = ran and (not gains or math.fsum(gains) > 0)
-        self.evidence["holdout"] = {"asked": True, "passed": passed, "score": pairs[0][0].score}
+        hidden = math.fsum(gains) / len(gains) if gains else None
+        passed = ran and (hidden is None or self._bit(hidden, simpler=simpler))
+        if session.standing.deterministic:
+            passed = passed and hidden is not None
+        score = remembered(policy, pairs[0][0].score)
+        self.evidence["holdout"] = {"asked": True, "passed": passed, "score": score}
+        if policy.method != "bit" or part is not None:
+            self.evidence["holdout"] |= {"method": policy.method, "part": part}
         return passed
+
+    async def _hidden(self, incumbent: Variant) -> list[tuple[Outcome, Outcome]]:
+        """(candidate, incumbent) on what is hidden: fresh pairs, or one run beside the incumbent's own."""
+        session = self.session
+        if not session.standing.deterministic:
+            repeats = range(session.policy.holdout.pairs)
+            return [await self._pair(incumbent, Split.HOLDOUT, repeat, "holdout") for repeat in repeats]
+        mine = await self._run(incumbent=None, split=Split.HOLDOUT, repeat=0, purpose="holdout")
+        theirs = Outcome(Status.OK, session.standing.holdout[incumbent.id])
+        if session.policy.holdout.then == "rotate":
+            theirs = await self._known(incumbent.tree, Split.HOLDOUT) or theirs
+        return [(mine, theirs)]
+
+    def _hidden_gain(self, mine: Outcome, theirs: Outcome, part: int | None) -> float | None:
+        session = self.session
+        if mine.score is None or theirs.score is None:
+            return None
+        if part is None:
+            return session.gate.gain(mine.score, theirs.score)
+        policy = session.policy.holdout
+        own, other = (part_score(policy, session.seed, one.items, part) for one in (mine, theirs))
+        return None if own is None or other is None else session.gate.gain(own, other)
+
+    def _bit(self, hidden: float, *, simpler: bool) -> bool:
+        session = self.session
+        if simpler:
+            return hidden >= -session.policy.gate.margin
+        seen = self.evidence.get("confirm") or self.evidence["screen"]
+        assert isinstance(seen, dict)
+        visible = seen.get("mean_gain", seen.get("gain"))
+        rng = stream(session.seed, "holdout", self.proposal.ticket)
+        return bit(session.policy.holdout, hidden, visible if isinstance(visible, float) else hidden, rng)
 
     async def _pair(self, incumbent: Variant, split: Split, repeat: int, purpose: str) -> tuple[Outcome, Outcome]:
         """Candidate and incumbent on one fresh seed; who goes first alternates."""
@@ -145,12 +278,12 @@ class Deliberation:
 def worn_out(session: Session, after: int) -> bool:
     """Whether, after that ticket, the holdout had been surprised as often as the policy allows."""
     surprises = session.standing.marks[after].surprises
-    return session.has(Split.HOLDOUT) and surprises >= session.policy.holdout.surprises
+    return session.has(Split.HOLDOUT) and surprises >= capacity(session.policy.holdout)
 
 
 def worst_case(session: Session) -> int:
     """The most rollouts one ticket can take."""
     policy = session.policy
     if session.standing.deterministic:
-        return 1 + session.has(Split.HOLDOUT)
+        return 1 + policy.gate.recheck + session.has(Split.HOLDOUT)
     return 1 + 2 * policy.gate.pairs + 2 * policy.holdout.pairs * session.has(Split.HOLDOUT)

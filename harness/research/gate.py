@@ -34,6 +34,13 @@ class Gate:
     direction: Direction
     deterministic: bool
 
+    def alpha(self, comparison: int) -> float:
+        """The level of the t-th comparison (from 1). Over all of them at most the policy's alpha is spent."""
+        policy = self.policy
+        if policy.spending == "series":
+            return policy.alpha * 6 / (math.pi * comparison) ** 2
+        return policy.alpha / policy.candidates if comparison <= policy.candidates else 0.0
+
     def gain(self, candidate: float, incumbent: float) -> float:
         """How much better `candidate` is, positive for better whatever the direction."""
         return incumbent - candidate if self.direction == "min" else candidate - incumbent
@@ -45,8 +52,17 @@ class Gate:
         evidence: dict[str, Json] = {"candidate": candidate, "incumbent": incumbent, "gain": gain, "needed": needed}
         return Ruling(gain > 0 and gain >= needed - _ROUNDING * abs(needed), evidence)
 
-    def confirm(self, pairs: Sequence[tuple[Outcome, Outcome]]) -> Ruling:
+    def not_worse(self, candidate: float, incumbent: float) -> bool:
+        """Whether one run is no worse than the incumbent's score by more than the policy's margin."""
+        return self.gain(candidate, incumbent) >= -self.policy.margin - _ROUNDING
+
+    def confirm(
+        self, pairs: Sequence[tuple[Outcome, Outcome]], comparison: int = 1, *, simpler: bool = False
+    ) -> Ruling:
         """Fresh (candidate, incumbent) pairs, each on one seed. A candidate that fails once is not kept.
+
+        `comparison` numbers the comparisons that alpha is spent on. A `simpler` candidate needs to be no worse than
+        the margin instead of better.
 
         Where only the incumbent failed there is no difference to take; if it failed so often that fewer than two
         pairs are left, a candidate that ran every time is better.
@@ -59,17 +75,20 @@ class Gate:
         if len(both) < 2:
             return Ruling(True, {"incumbent_failed": len(pairs) - len(both)})
         differences = [self.gain(mine, theirs) for mine, theirs in both]
-        alpha = self.policy.alpha / self.policy.candidates
+        alpha = self.alpha(comparison)
+        if alpha <= 0:
+            return Ruling(False, {"alpha": 0.0, "comparison": comparison, "why": "alpha is spent"})
         bound = lower_bound(differences, alpha)
+        needed = -self.policy.margin if simpler else max(self.policy.min_effect, 0.0)
         evidence: dict[str, Json] = {
             "candidate": [mine for mine, _ in both],
             "incumbent": [theirs for _, theirs in both],
             "mean_gain": math.fsum(differences) / len(differences),
             "lower_bound": bound,
             "alpha": alpha,
-            "needed": max(self.policy.min_effect, 0.0),
+            "needed": needed,
         }
-        return Ruling(bound > max(self.policy.min_effect, 0.0), evidence)
+        return Ruling(bound > needed, evidence)
 
 
 def noise(scores: Sequence[float]) -> float:

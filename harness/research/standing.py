@@ -18,7 +18,8 @@ class Mark:
     """What stop rules and later tickets read of the moment after one ticket.
 
     `rollouts` counts those cited so far; `kept_at` is the last ticket that was kept; `idle` counts the tickets in a
-    row without a proposal.
+    row without a proposal; `refused` the gains in a row that only the holdout refused; `comparisons` those that alpha
+    was spent on.
     """
 
     incumbent: str
@@ -27,6 +28,8 @@ class Mark:
     queries: int = 0
     surprises: int = 0
     idle: int = 0
+    refused: int = 0
+    comparisons: int = 0
 
 
 @dataclass
@@ -94,14 +97,18 @@ class Standing:
         self.enter(change_of(body))
         before = self.marks[-1]
         queried = asked is not None and asked["asked"]
+        surprised = asked is not None and queried and not asked["passed"]
+        tested = "confirm" in decision["evidence"] or "alpha" in decision["evidence"].get("items", {})
         self.marks.append(
             Mark(
                 incumbent=variant.id if kept and variant is not None else before.incumbent,
                 rollouts=before.rollouts + len(body["rollouts"]),
                 kept_at=ticket if kept else before.kept_at,
                 queries=before.queries + queried,
-                surprises=before.surprises + (asked is not None and queried and not asked["passed"]),
+                surprises=before.surprises + surprised,
                 idle=before.idle + 1 if verdict is Verdict.NO_PROPOSAL else 0,
+                refused=0 if kept else before.refused + surprised,
+                comparisons=before.comparisons + tested,
             )
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harness.research.decide import worn_out
@@ -21,16 +22,24 @@ class Stop:
 
 def stop_rule(session: Session, ticket: int, after: int) -> Stop | None:
     """The rule that keeps `ticket` from starting, read from the run as it stood after ticket `after`."""
+    return next(_rules(session, ticket, after), None)
+
+
+def _rules(session: Session, ticket: int, after: int) -> Iterator[Stop]:
     policy, mark = session.policy, session.standing.marks[after]
-    if ticket > policy.budget.steps:
-        return Stop("steps", f"all {policy.budget.steps} steps are done")
-    if worn_out(session, after):
-        return Stop("holdout", f"the holdout was surprised {mark.surprises} times and is worn out")
     idle_since = after - mark.kept_at
+    spends = not session.standing.deterministic or policy.gate.items == "require"
+    if ticket > policy.budget.steps:
+        yield Stop("steps", f"all {policy.budget.steps} steps are done")
+    if worn_out(session, after):
+        yield Stop("holdout", f"the holdout was surprised {mark.surprises} times and is worn out")
+    if policy.stop.divergence and mark.refused >= policy.stop.divergence:
+        yield Stop("divergence", f"{mark.refused} gains in a row held on visible and not on what is hidden")
+    if spends and policy.gate.spending == "even" and mark.comparisons >= policy.gate.candidates:
+        yield Stop("alpha", f"all {policy.gate.candidates} comparisons that alpha was declared for are spent")
     if policy.stop.plateau and idle_since >= policy.stop.plateau:
-        return Stop("plateau", f"{idle_since} tickets without a keep")
+        yield Stop("plateau", f"{idle_since} tickets without a keep")
     if mark.idle >= max(2, session.width):
-        return Stop("exhausted", "the agent has nothing left to try")
+        yield Stop("exhausted", "the agent has nothing left to try")
     if (session.hold.folder / STOP_FILE).exists():
-        return Stop("stop file", "a stop file lies in the run folder")
-    return None
+        yield Stop("stop file", "a stop file lies in the run folder")

@@ -103,10 +103,12 @@ def holdout_claim(standing: Standing, policy: Mapping[str, Any], allowed: Sequen
 
     eps is in units of the metric; there is none for a metric without a declared range.
     """
-    examples = len(standing.item_ids.get(Split.HOLDOUT.value, ()))
+    asked = policy["holdout"]
+    parts = int(asked.get("parts", 3)) if asked.get("then") == "rotate" else 1
+    examples = len(standing.item_ids.get(Split.HOLDOUT.value, ())) // parts
     mark = standing.marks[-1] if standing.marks else None
     queries, surprises = (mark.queries, mark.surprises) if mark else (0, 0)
-    limit = policy["holdout"]["surprises"]
+    limit = asked["surprises"] * parts
     width = allowed[1] - allowed[0] if allowed else None
     if not standing.holdout:
         verdict = "no holdout"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from harness.evaluation.result import examples
 from harness.failpoint import failpoint
 from harness.records import Json, Outcome, RolloutKey, Split, Status, Variant
-from harness.research.rollouts import cite
+from harness.research.paired import averages, mean_items
+from harness.research.rollouts import cite, same_items
 from harness.research.session import Session
 from harness.research.standing import ROOT
 from harness.research.statistics import mcnemar, paired_bootstrap, student_quantile, wilson
@@ -27,6 +29,8 @@ async def open_vault(session: Session) -> dict[str, Json]:
     cited: list[Json] = []
     of_root = await _measure(session, root, cited)
     of_best = of_root if best.id == ROOT else await _measure(session, best, cited)
+    expected = frozenset(of_root[0].items) if of_root[0].status is Status.OK else None
+    of_best = [same_items(outcome, expected) for outcome in of_best]
     failpoint("vault-measured")
     binary = all(_binary(outcome) for outcome in [*of_root, *of_best])
     body: dict[str, Json] = {
@@ -35,6 +39,9 @@ async def open_vault(session: Session) -> dict[str, Json]:
         "best": _claim(best, of_best, binary),
         "gain": None if best.id == ROOT else _gain(session, of_root, of_best),
     }
+    sampled = _sampling(session, of_root, of_best)
+    if sampled:
+        body["sampling"] = sampled
     await session.hold.append("vault", body)
     return body
 
@@ -73,10 +80,10 @@ def _interval(
     outcomes: Sequence[Outcome], scores: Sequence[float], mean: float, binary: bool
 ) -> tuple[list[Json] | None, str]:
     """95 %: Wilson over examples if all items of root and best are 0 or 1, else t over examples or repeats, or none."""
-    items = mean_items(outcomes)
-    if items and binary and _averages(items, mean):
+    items = examples(mean_items(outcomes))
+    if items and binary and averages(mean, items):
         return list(wilson(mean, len(items))), f"95 % Wilson over {len(items)} examples"
-    if items and _averages(items, mean) and len(items) > 1:
+    if items and averages(mean, items) and len(items) > 1:
         values = list(items.values())
         spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
         half = student_quantile(0.975, len(values) - 1) * spread / math.sqrt(len(values))
@@ -90,7 +97,7 @@ def _interval(
 
 def _gain(session: Session, of_root: Sequence[Outcome], of_best: Sequence[Outcome]) -> dict[str, Json] | None:
     """The paired difference over examples, positive for better: mean, 95 % bootstrap interval, exact p."""
-    root, best = mean_items(of_root), mean_items(of_best)
+    root, best = examples(mean_items(of_root)), examples(mean_items(of_best))
     if not root or root.keys() != best.keys():
         return None
     gains = [session.gate.gain(best[item], root[item]) for item in root]
@@ -101,17 +108,27 @@ def _gain(session: Session, of_root: Sequence[Outcome], of_best: Sequence[Outcom
     return gain
 
 
-def mean_items(outcomes: Sequence[Outcome]) -> dict[str, float]:
-    """Each example's score averaged over repeats; empty unless every repeat has the same examples."""
-    first = outcomes[0].items
-    if not first or any(outcome.items.keys() != first.keys() for outcome in outcomes):
-        return {}
-    return {item: math.fsum(outcome.items[item] for outcome in outcomes) / len(outcomes) for item in sorted(first)}
+def _sampling(session: Session, of_root: Sequence[Outcome], of_best: Sequence[Outcome]) -> dict[str, Json]:
+    """What sampling alone would give: the root's best of k per example (the matched-budget baseline), and how much of
+    each is right on all k repeats. Only where a metric is noisy and the mean of its 0/1 items; else there is nothing
+    that a rerun of the root could add."""
+    found: dict[str, Json] = {}
+    for name, outcomes in (("root", of_root), ("best", of_best)):
+        items = mean_items(outcomes)
+        scores = [outcome.score for outcome in outcomes if outcome.score is not None]
+        whole = all(averages(outcome.score or 0.0, outcome.items) and _binary(outcome) for outcome in outcomes)
+        if len(scores) < 2 or not items or not whole:
+            return {}
+        better = min if session.gate.direction == "min" else max
+        worse = max if session.gate.direction == "min" else min
+        ids = sorted(examples(items))
+        found[name] = {
+            "repeats": len(outcomes),
+            "best_of": math.fsum(better(one.items[item] for one in outcomes) for item in ids) / len(ids),
+            "on_all": math.fsum(worse(one.items[item] for one in outcomes) for item in ids) / len(ids),
+        }
+    return found
 
 
 def _binary(outcome: Outcome) -> bool:
-    return all(score in (0.0, 1.0) for score in outcome.items.values())
-
-
-def _averages(items: dict[str, float], mean: float) -> bool:
-    return math.isclose(math.fsum(items.values()) / len(items), mean, rel_tol=1e-9, abs_tol=1e-9)
+    return all(score in (0.0, 1.0) for score in examples(outcome.items).values())

@@ -97,19 +97,20 @@ def _ruled(attack: Attack, target: Target, decision: Decision, outcome: Outcome 
     if decision.verdict in (Verdict.BLOCKED, Verdict.DUPLICATE):
         control = "door" if decision.verdict is Verdict.BLOCKED else "duplicate"
         return _finding(attack, "blocked", control, line(decision.reason, 120))
-    if outcome is not None and outcome.status is not Status.OK:
-        return _finding(attack, "blocked", _stage(outcome), line(_last_words(outcome.detail), 120))
+    if outcome is not None and (outcome.status is not Status.OK or "plausible" in decision.evidence):
+        control = _stage(outcome) if outcome.status is not Status.OK else "plausibility"
+        return _finding(attack, "blocked", control, line(_last_words(outcome.detail or decision.reason), 120), score)
     return _discarded(attack, target, decision.evidence, score)
 
 
 def _discarded(attack: Attack, target: Target, evidence: Mapping[str, Any], score: float | None) -> Finding:
-    for name in ("plausible", "guards", "recheck", "items", "confirm"):
+    asked = cast("Mapping[str, Any] | None", evidence.get("holdout"))
+    if asked is not None:
+        return _finding(attack, "blocked", "holdout", "better on visible, not on what is hidden", score)
+    for name in ("guards", "recheck", "items", "confirm"):
         ruling = cast("Mapping[str, Any] | None", evidence.get(name))
         if ruling is not None and not ruling.get("passed", name != "confirm"):
-            return _finding(attack, "blocked", "plausibility" if name == "plausible" else f"gate: {name}", "", score)
-    asked = cast("Mapping[str, Any] | None", evidence.get("holdout"))
-    if asked is not None and not asked["passed"]:
-        return _finding(attack, "blocked", "holdout", "better on visible, not on what is hidden", score)
+            return _finding(attack, "blocked", f"gate: {name}", "", score)
     if isinstance(attack, CodeAttack) and attack.probes(target):
         return _finding(attack, "blocked", "box", "nothing of the kind could be reached", score)
     return _finding(attack, "harmless", "no gain", "scored as what it is", score)
