@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli import doctor, export, init, inspect, logs, redteam, replay, report, run, verify
+from harness.cli import check, doctor, export, init, inspect, logs, redteam, replay, report, run, verify
 from harness.cli.failure import GuardedGroup, crash, silence
 
 HELP = """
@@ -80,6 +80,7 @@ app.command("replay", rich_help_panel=LOOKING)(replay.replay)
 app.command("export", rich_help_panel=LOOKING)(export.export)
 app.command("init", rich_help_panel=SETUP)(init.init)
 app.command("doctor", rich_help_panel=SETUP)(doctor.doctor)
+app.command("check", rich_help_panel=SETUP)(check.check)
 app.command("redteam", rich_help_panel=SETUP)(redteam.redteam)
 app.command("version", rich_help_panel=SETUP)(_version)
 

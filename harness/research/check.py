@@ -1,0 +1,244 @@
+"""The free pre-flight: is this eval fit to judge a night of candidates? No model is asked and nothing is kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from harness.box.base import Boxes
+from harness.box.selfcheck import selfcheck
+from harness.errors import InputError, StropError
+from harness.evaluation.channel import script_of
+from harness.evaluation.simulation import NoBoxes
+from harness.records import Outcome, RolloutKey, Split
+from harness.research.anchors import anchor_findings
+from harness.research.baseline import measure_root
+from harness.research.bench import bench
+from harness.research.decide import worst_case
+from harness.research.neighbours import near_duplicates
+from harness.research.power import least_gain, pairs_for
+from harness.research.session import Session
+from harness.research.standing import ROOT
+from harness.research.statistics import holdout_epsilon
+from harness.research.vault import vault_rollouts
+
+State = Literal["ok", "warning", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: what was found, and what to do if it is not well."""
+
+    name: str
+    state: State
+    detail: str
+    mend: str = ""
+
+
+async def check(
+    subject: Path, *, policy: str | None = None, overrides: Mapping[str, object] | None = None
+) -> list[Finding]:
+    """Everything a run rests on, tried once. A subject that cannot even start is one failed finding, not an error.
+
+    Raises BoxUnavailableError.
+    """
+    try:
+        async with bench(subject, policy=policy, overrides=overrides) as (session, boxes):
+            found = [_mode(session), *_splits(session), *_prices(session)]
+            found += await _box(boxes)
+            try:
+                await measure_root(session, await session.store.write(session.subject.root))
+            except InputError as error:
+                return [*found, Finding("root", "failed", error.problem, error.mend)]
+            return [
+                *found,
+                *_noise(session),
+                *_holdout(session),
+                *await anchor_findings(session, Finding),
+                _budget(session),
+            ]
+    except InputError as error:
+        return [Finding("subject", "failed", error.message, error.mend)]
+
+
+def _mode(session: Session) -> Finding:
+    settings = session.subject.file.eval
+    if settings.mode in ("split", "tasks"):
+        return Finding("eval", "ok", "the code that is judged never meets labels or scorer")
+    if settings.mode == "inline" and script_of(settings.run) is None:
+        return Finding(
+            "eval",
+            "warning",
+            f"inline, and {settings.run[0]} is not a Python command: the eval is not started isolated",
+            'run it as ["python", "eval.py"], or better, use mode = "split"',
+        )
+    if settings.mode == "simulation":
+        return Finding("eval", "warning", "a simulation: nothing is run", "this is for looking at policies only")
+    return Finding(
+        "eval",
+        "warning",
+        f"{settings.mode}: candidate and eval share a process, so a candidate can change what is measured",
+        'write outputs to files and use mode = "split"',
+    )
+
+
+def _splits(session: Session) -> list[Finding]:
+    splits = session.subject.splits
+    found: list[Finding] = []
+    if session.subject.file.eval.mode == "simulation":
+        return found
+    for split in (Split.HOLDOUT, Split.VAULT):
+        if split not in splits:
+            found.append(
+                Finding(
+                    f"{split} split",
+                    "warning",
+                    "there is none",
+                    f"put examples that nobody has seen into splits.{split}",
+                )
+            )
+    trees = {split: data.inputs for split, data in splits.items()}
+    shared, near = near_duplicates({str(split): tree for split, tree in trees.items()})
+    if shared:
+        found.append(
+            Finding("splits disjoint", "failed", f"{len(shared)} equal: {shared[0]}", "remove what two splits share")
+        )
+    elif near:
+        found.append(
+            Finding(
+                "splits disjoint", "warning", f"{len(near)} nearly equal: {near[0]}", "look at them; near twins leak"
+            )
+        )
+    elif len(trees) > 1:
+        found.append(Finding("splits disjoint", "ok", f"no equal or nearly equal examples in {len(trees)} splits"))
+    return found
+
+
+def _prices(session: Session) -> list[Finding]:
+    models = session.policy.models
+    if not models:
+        return []
+    unknown = sorted(name for name, model in models.items() if model.price is None)
+    if unknown:
+        return [
+            Finding(
+                "prices",
+                "warning",
+                f"no price for {', '.join(unknown)}: what is spent there in money is not known",
+                "add a price table to the model, in USD for a million tokens",
+            )
+        ]
+    return [Finding("prices", "ok", f"known for {len(models)} models")]
+
+
+async def _box(boxes: Boxes) -> list[Finding]:
+    if isinstance(boxes, NoBoxes):
+        return []
+    if not boxes.isolated:
+        return [Finding("box", "failed", f"{boxes.name}: no isolation", 'use box.backend = "embedded" or "docker"')]
+    try:
+        tried = await selfcheck(boxes)
+    except StropError as error:
+        return [Finding("box", "failed", error.message, error.mend)]
+    broken = [probe for probe in tried if probe.held is False]
+    if broken:
+        return [Finding("box", "failed", f"{broken[0].name}: {broken[0].detail}", "`strop doctor` says more")]
+    return [Finding("box", "ok", f"{boxes.name}: {sum(probe.held is True for probe in tried)} promises proved")]
+
+
+def _noise(session: Session) -> list[Finding]:
+    standing, gate = session.standing, session.policy.gate
+    score = standing.reference[ROOT]
+    if standing.deterministic:
+        least = gate.min_effect or _grain(session)
+        step = f"{least:.4g}" if least else "any"
+        return [
+            Finding(
+                "noise", "ok", f"none: two runs of the root agree ({session.subject.file.eval.metric} {score:.4g})"
+            ),
+            Finding(
+                "smallest gain",
+                "ok",
+                f"{step}: 1 run to see it, {worst_case(session)} to keep it",
+            ),
+        ]
+    noise = standing.noise
+    alpha = session.gate.alpha(1)
+    least = least_gain(noise, alpha, gate.pairs) + gate.min_effect
+    room = _room(session, score)
+    more = pairs_for(noise, alpha, room / 4) if room else None
+    cost = 1 + 2 * gate.pairs
+    found = [Finding("noise", "ok", f"standard deviation {noise:.4g} around {score:.4g} over 4 runs of the root")]
+    detail = f"{least:.4g} with power 0.8 ({gate.pairs} pairs at level {alpha:.2g}): {cost} runs each time"
+    if room is not None and least > room:
+        mend = f"gate.pairs = {more} would see a quarter of it" if more else "make the eval less noisy: more examples"
+        found.append(Finding("smallest gain", "failed", f"{detail}; the metric has only {room:.4g} left", mend))
+    elif room is not None and least > room / 2:
+        mend = f"gate.pairs = {more} would see {room / 4:.4g}" if more else "use more examples"
+        found.append(Finding("smallest gain", "warning", f"{detail}, more than half of the {room:.4g} left", mend))
+    else:
+        found.append(Finding("smallest gain", "ok", detail))
+    return found
+
+
+def _room(session: Session, score: float) -> float | None:
+    """How much better the metric can get, where its range says so."""
+    allowed = session.subject.file.eval.range
+    if allowed is None:
+        return None
+    return score - allowed[0] if session.gate.direction == "min" else allowed[1] - score
+
+
+def _grain(session: Session) -> float:
+    """One example's share, where scores are means of 0/1 items."""
+    count = len(session.standing.item_ids.get(Split.VISIBLE.value, ()))
+    return 1 / count if count else 0.0
+
+
+def _holdout(session: Session) -> list[Finding]:
+    if not session.has(Split.HOLDOUT) or session.subject.file.eval.mode == "simulation":
+        return []
+    examples = len(session.standing.item_ids.get(Split.HOLDOUT.value, ()))
+    if not examples:
+        return [
+            Finding(
+                "holdout", "warning", "the scorer gives no items: no bound can be put beside its word", "write `items`"
+            )
+        ]
+    policy = session.policy
+    eps = holdout_epsilon(policy.gate.candidates, policy.holdout.surprises, examples)
+    state: State = "ok" if eps <= 0.15 else "warning"
+    detail = f"{examples} examples: after {policy.gate.candidates} queries a claim may be off by eps {eps:.3f}"
+    return [Finding("holdout", state, detail, "" if state == "ok" else "more hidden examples make the bound smaller")]
+
+
+def _budget(session: Session) -> Finding:
+    budget = session.policy.budget
+    root = session.standing.marks[0].rollouts
+    needed = root + budget.steps * worst_case(session) + vault_rollouts(session)
+    longest = session.rollouts.longest_s
+    workers = session.policy.schedule.workers
+    wall = needed * longest / workers
+    likely = f"{needed} rollouts at most for {budget.steps} steps, about {wall:.0f} s of wall time"
+    affordable = max(0, math.floor((budget.rollouts - root - vault_rollouts(session)) / worst_case(session)))
+    if affordable < 1:
+        return Finding("budget", "failed", f"{likely}; {budget.rollouts} cover no step", "raise budget.rollouts")
+    if needed > budget.rollouts or wall > budget.wall_s:
+        mend = f"budget.rollouts = {needed} covers the worst case"
+        if wall > budget.wall_s:
+            mend = f"budget.wall_s = {math.ceil(wall)} or fewer steps"
+        return Finding("budget", "warning", f"{likely}; the budget is sure to cover {affordable} steps", mend)
+    return Finding("budget", "ok", likely)
+
+
+def root_key(session: Session) -> RolloutKey:
+    """The root's first visible run."""
+    return RolloutKey(session.standing.variants[ROOT].tree, Split.VISIBLE, 0, 0, "root")
+
+
+async def root_outcome(session: Session) -> Outcome:
+    """How it ended; paid for already."""
+    return await session.rollouts.run(root_key(session), session.subject.root)
