@@ -27,6 +27,16 @@ class World(Protocol):
         ...
 
 
+class TaskWorld(World, Protocol):
+    """A world whose splits are tasks."""
+
+    def tasks(self, split: Split) -> list[str]: ...
+
+    def task(self, tree: Tree, split: Split, name: str, seed: int) -> Outcome:
+        """The outcome of one task."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class SimulatedEvaluation:
     """An `Evaluation` that asks a world."""
@@ -36,6 +46,14 @@ class SimulatedEvaluation:
     async def rollout(self, tree: Tree, split: Split, seed: int) -> Outcome:
         """See `Evaluation`."""
         return self.world.rollout(tree, split, seed)
+
+    def tasks(self, split: Split) -> list[str]:
+        """The world's tasks, if it has any."""
+        return cast("TaskWorld", self.world).tasks(split) if hasattr(self.world, "tasks") else []
+
+    async def task(self, tree: Tree, split: Split, name: str, seed: int) -> Outcome:
+        """See `TaskEvaluation`."""
+        return cast("TaskWorld", self.world).task(tree, split, name, seed)
 
 
 class NoBoxes:

@@ -21,7 +21,7 @@ from harness.tree import Tree
 from harness.untrusted import line
 
 NO_GAIN = "no gain that holds"
-_BY_STATUS = {
+BY_STATUS = {
     Status.AGENT_ERROR: Verdict.CRASHED,
     Status.TIMEOUT: Verdict.TIMED_OUT,
     Status.INFRA_ERROR: Verdict.INFRA,
@@ -53,7 +53,7 @@ class Deliberation:
         key, outcome = self.screen
         self._cite(key, outcome)
         if outcome.status is not Status.OK:
-            return self._decision(_BY_STATUS[outcome.status], line(outcome.detail, 300))
+            return self._decision(BY_STATUS[outcome.status], line(outcome.detail, 300))
         return await self._judge(outcome)
 
     async def _judge(self, outcome: Outcome) -> Decision:

@@ -16,14 +16,14 @@ from harness.archive.base import Commit
 from harness.events import RunStopped, TicketDecided, TicketStarted
 from harness.failpoint import failpoint
 from harness.policy.budget import Budget
-from harness.records import Decision, Json, RolloutKey, Split, Usage, Verdict
-from harness.research.decide import Deliberation, worst_case
+from harness.records import Decision, Json, Usage, Verdict
+from harness.research.decide import Deliberation
 from harness.research.optimize import OptimizerAgent, tries_of
 from harness.research.optimize_opening import bind_optimizer
 from harness.research.parents import Parents
 from harness.research.placing import Placement
-from harness.research.propose import PROPOSED, propose
-from harness.research.rollouts import same_items
+from harness.research.propose import propose
+from harness.research.screening import screened, ticket_worst_case
 from harness.research.session import Session
 from harness.research.standing import attempt_of, variant_of
 from harness.research.stop import Stop, stop_rule
@@ -97,8 +97,8 @@ class Engine:
                 stop = self._may_not_start(ticket, ticket - 1)
             if stop is not None:
                 return stop
-            self.budget.reserve("rollouts", worst_case(self.session))
-            tickets.start_soon(self._ticket, ticket, self._parents.draw(ticket, seen))
+            self.budget.reserve("rollouts", ticket_worst_case(self.session))
+            tickets.start_soon(self._ticket, ticket, *self._parents.draw(ticket, seen))
 
     def _may_not_start(self, ticket: int, seen: int) -> Stop | None:
         if self.draining:
@@ -109,27 +109,19 @@ class Engine:
         models = self.session.models
         if models is not None and models.gateway.refused is not None:
             return Stop("models", models.gateway.refused.message)
-        open_tickets = (ticket - seen) * worst_case(self.session)
+        open_tickets = (ticket - seen) * ticket_worst_case(self.session)
         needed = self.session.standing.marks[seen].rollouts + open_tickets + vault_rollouts(self.session)
         if needed > self.session.policy.budget.rollouts:
             return Stop("rollouts", "the rollouts left do not cover one more ticket and the vault")
         return None
 
-    async def _ticket(self, ticket: int, parent: str) -> None:
+    async def _ticket(self, ticket: int, parent: str, parent_stage: int) -> None:
         session = self.session
         seen = max(0, ticket - session.width)
         session.emit(TicketStarted(ticket, parent))
         proposal = await propose(session, ticket, parent, seen)
-        tree, screen = None, None
-        if proposal.status == PROPOSED and proposal.tree not in session.standing.first_ticket:
-            assert proposal.tree is not None
-            tree = await session.store.read(proposal.tree)
-            key = RolloutKey(proposal.tree, Split.VISIBLE)
-            outcome = await session.rollouts.run(key, tree)
-            screen = key, same_items(outcome, session.standing.item_ids.get(Split.VISIBLE.value))
+        deliberation = await screened(session, proposal, parent_stage)
         await self._turn.reached(ticket - 1)
-        archiving = session.policy.archive.mode != "incumbent"
-        deliberation = (Placement if archiving else Deliberation)(session, proposal, tree, screen)
         if isinstance(session.agent, OptimizerAgent):
             deliberation.cited = await tries_of(session.archive, ticket)
             deliberation.tries = len(deliberation.cited)
@@ -157,7 +149,7 @@ class Engine:
         await session.store.anchor(entry.hash, entry.seal, entry.seq)
         failpoint("anchored")
         session.standing.apply_ticket(body)
-        self.budget.settle("rollouts", worst_case(session), len(made.cited) - made.tries)
+        self.budget.settle("rollouts", ticket_worst_case(session), len(made.cited) - made.tries)
         if made.tries:
             self.budget.used["rollouts"] = float(session.standing.marks[-1].rollouts)
         self.budget.used["steps"] = session.standing.done

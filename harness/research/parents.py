@@ -8,8 +8,10 @@ from harness.policy.schema import SelectPolicy
 from harness.records import RolloutKey, Split
 from harness.research.placing import root_member
 from harness.research.population import Change, Population
+from harness.research.screening import by_task
 from harness.research.select import BestOnly, Dgm, Greedy, Hgm, HyperAgents, Pareto, Rule, Uniform
 from harness.research.session import Session
+from harness.research.staged import staged_root
 from harness.research.standing import ROOT
 from harness.streams import stream
 
@@ -34,22 +36,23 @@ class Parents:
         root = session.standing.variants[ROOT]
         tree = await session.store.read(root.tree)
         outcome = await session.rollouts.run(RolloutKey(root.tree, Split.VISIBLE, 0, 0, "root"), tree)
-        member = root_member(session, outcome)
+        member = staged_root(session, outcome) if by_task(session) else root_member(session, outcome)
         parents.population.announce(Change(0, member))
         if not any(ROOT in change.gone for change in session.standing.changes):
             session.standing.members[ROOT] = member
         return parents
 
-    def draw(self, ticket: int, seen: int) -> str:
-        """The parent of `ticket`."""
+    def draw(self, ticket: int, seen: int) -> tuple[str, int]:
+        """The parent of `ticket`, and how many stages it had run by then."""
         standing = self.session.standing
         if self.session.policy.archive.mode == "incumbent":
-            return standing.marks[seen].incumbent
+            return standing.marks[seen].incumbent, 0
         for change in standing.changes[self._taken :]:
             self.population.announce(change)
         self._taken = len(standing.changes)
         now = self.population.until(seen)
-        return now.ids[self.rule.draw(now, stream(self.session.seed, "select", ticket))]
+        name = now.ids[self.rule.draw(now, stream(self.session.seed, "select", ticket))]
+        return name, now.members[name].stage
 
 
 def make_rule(policy: SelectPolicy) -> Rule:

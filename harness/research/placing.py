@@ -23,6 +23,8 @@ _ROUNDING = 1e-9
 class Placement(Deliberation):
     """A deliberation that also says what becomes of the archive of parents."""
 
+    mark: str = ""
+    twin: str = ""
     member: Member | None = None
     gone: tuple[str, ...] = field(default=())
 
@@ -41,15 +43,25 @@ class Placement(Deliberation):
             return decision
         return self._decision(Verdict.ARCHIVED, "it functions: archived as a possible parent")
 
+    def _without_running(self) -> Decision | None:
+        refusal = super()._without_running()
+        if refusal is not None or not self.mark:
+            return refusal
+        earlier = self.session.standing.fingerprints.get(self.mark)
+        twin = self.twin or (f"the same code as v{earlier} but for comments and layout" if earlier is not None else "")
+        return self._decision(Verdict.DUPLICATE, twin) if twin else None
+
     def _line(self) -> tuple[str, ...]:
         return (self.proposal.parent,)
 
     def account(self, decision: Decision) -> dict[str, Json]:
         """What the ledger's ticket body says under `archive`."""
-        if self.member is None or self.member.id in self.gone:
-            return {}
-        gone: dict[str, Json] = {"gone": [*self.gone]} if self.gone else {}
-        return {"member": self.member.as_json(), **gone}
+        body: dict[str, Json] = {"fingerprint": self.mark} if decision.variant is not None else {}
+        if self.member is not None and self.member.id not in self.gone:
+            body["member"] = self.member.as_json()
+            if self.gone:
+                body["gone"] = [*self.gone]
+        return body
 
 
 def root_member(session: Session, outcome: Outcome) -> Member:

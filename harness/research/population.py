@@ -36,6 +36,7 @@ class Member:
         """The member as a ticket's body holds it; what is nothing is left out."""
         table: dict[str, Any] = asdict(self)
         table = {key: list(one) if isinstance(one, tuple) else one for key, one in table.items()}  # pyright: ignore
+        table["items"] = [None if math.isnan(one) else one for one in self.items]
         table["score"] = None if math.isnan(self.score) else self.score
         return {key: one for key, one in table.items() if one or key == "score"}
 
@@ -50,7 +51,7 @@ def member_of(table: Mapping[str, Any]) -> Member:
         score=score,
         wins=table.get("wins", 0.0),
         losses=table.get("losses", 0.0),
-        items=tuple(table.get("items", ())),
+        items=tuple(math.nan if one is None else float(one) for one in table.get("items", ())),
         stage=table.get("stage", 0),
     )
 
@@ -85,6 +86,7 @@ class Population:
 
     ids: list[str] = field(default_factory=list[str])
     revision: int = 0
+    members: dict[str, Member] = field(default_factory=dict[str, Member])
     _place: dict[str, int] = field(default_factory=dict[str, int])
     _parents: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
     _waiting: deque[Change] = field(default_factory=deque[Change])
@@ -129,8 +131,10 @@ class Population:
             change = self._waiting.popleft()
             if change.member is not None:
                 self._enter(change.member)
+                self.members[change.member.id] = change.member
             for member in change.again:
                 self._renew(member)
+                self.members[member.id] = member
             for name in change.gone:
                 self._columns[0, self._place[name]] = math.nan
                 self._items[self._place[name]] = math.nan

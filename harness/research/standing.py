@@ -53,6 +53,8 @@ class Standing:
     counts: Counter[str] = field(default_factory=Counter[str])
     changes: list[Change] = field(default_factory=list[Change])
     members: dict[str, Member] = field(default_factory=dict[str, Member])
+    fingerprints: dict[str, int] = field(default_factory=dict[str, int])
+    cited: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
     def done(self) -> int:
@@ -95,6 +97,8 @@ class Standing:
             if asked is not None and asked.get("score") is not None:
                 self.holdout[variant.id] = asked["score"]
         self.enter(change_of(body))
+        if body.get("archive"):
+            self._remember(ticket, body)
         before = self.marks[-1]
         queried = asked is not None and asked["asked"]
         surprised = asked is not None and queried and not asked["passed"]
@@ -111,6 +115,14 @@ class Standing:
                 comparisons=before.comparisons + tested,
             )
         )
+
+    def _remember(self, ticket: int, body: Mapping[str, Any]) -> None:
+        mark = body["archive"].get("fingerprint")
+        if mark:
+            self.fingerprints.setdefault(mark, ticket)
+        for one in body["rollouts"]:
+            if one["key"].count("/") > 4:  # a key that names its task
+                self.cited.setdefault(one["key"], ticket)
 
     def enter(self, change: Change | None) -> None:
         """Take in what a ticket did to the archive of parents; `members` are those that may be drawn now."""

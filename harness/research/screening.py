@@ -1,0 +1,80 @@
+"""What a ticket runs before its turn to be decided: one run of the eval, or a climb through stages."""
+
+from __future__ import annotations
+
+from harness.archive.base import StoredProposal
+from harness.records import Outcome, RolloutKey, Split
+from harness.research.decide import Deliberation, worst_case
+from harness.research.novelty import fingerprint, likeness
+from harness.research.placing import Placement
+from harness.research.propose import PROPOSED
+from harness.research.rollouts import same_items
+from harness.research.session import Session
+from harness.research.staged import StagedPlacement
+from harness.research.staging import Climb, Stages
+from harness.tree import Tree
+
+
+async def screened(session: Session, proposal: StoredProposal, parent_stage: int) -> Deliberation:
+    """The ticket, run and ready to be decided. `parent_stage` is how far its parent had come when it was drawn."""
+    tree = None
+    if proposal.status == PROPOSED and proposal.tree not in session.standing.first_ticket:
+        assert proposal.tree is not None
+        tree = await session.store.read(proposal.tree)
+    if session.policy.archive.mode == "incumbent":
+        return Deliberation(session, proposal, tree, await _once(session, proposal, tree))
+    mark, twin = await _novelty(session, proposal, tree)
+    if not by_task(session):
+        screen = None if twin else await _once(session, proposal, tree)
+        return Placement(session, proposal, tree, screen, mark=mark, twin=twin)
+    climb = None
+    if tree is not None and proposal.tree is not None and not twin:
+        climb = await Stages(session).climb(proposal.tree, tree)
+    promoted = await _promoted(session, proposal, parent_stage)
+    return StagedPlacement(session, proposal, tree, None, mark=mark, twin=twin, climb=climb, promoted=promoted)
+
+
+def by_task(session: Session) -> bool:
+    """Whether variants are run task by task."""
+    evaluation = session.rollouts.evaluation
+    return session.policy.archive.mode != "incumbent" and bool(getattr(evaluation, "tasks", _none)(Split.VISIBLE))
+
+
+def _none(split: Split) -> list[str]:
+    return []
+
+
+def ticket_worst_case(session: Session) -> int:
+    """The most rollouts one ticket can take, its stages included."""
+    return worst_case(session) + (Stages(session).worst_case() if by_task(session) else 0)
+
+
+async def _once(session: Session, proposal: StoredProposal, tree: Tree | None) -> tuple[RolloutKey, Outcome] | None:
+    if tree is None or proposal.tree is None:
+        return None
+    key = RolloutKey(proposal.tree, Split.VISIBLE)
+    outcome = await session.rollouts.run(key, tree)
+    return key, same_items(outcome, session.standing.item_ids.get(Split.VISIBLE.value))
+
+
+async def _promoted(session: Session, proposal: StoredProposal, stage: int) -> Climb | None:
+    """The parent, taken through its next stage: it was drawn again, so it matters how good it is."""
+    stages = Stages(session)
+    if not session.policy.stages.promote or not 0 < stage < len(stages.plan()):
+        return None
+    parent = session.standing.variants[proposal.parent]
+    return await stages.climb(parent.tree, await session.store.read(parent.tree), forced=stage + 1)
+
+
+async def _novelty(session: Session, proposal: StoredProposal, tree: Tree | None) -> tuple[str, str]:
+    """The child's fingerprint, and what speaks against it as something new."""
+    if tree is None:
+        return "", ""
+    mark = fingerprint(tree)
+    parent = await session.store.read(session.standing.variants[proposal.parent].tree)
+    if mark == fingerprint(parent):
+        return mark, f"the same code as {proposal.parent} but for comments and layout"
+    wanted = session.policy.archive.novelty
+    if wanted < 1 and (alike := likeness(parent, tree)) >= wanted:
+        return mark, f"too like {proposal.parent}: {alike:.3f}"
+    return mark, ""

@@ -1,0 +1,113 @@
+import pytest
+
+import harness
+from harness.archive.sqlite import SqliteArchive
+from harness.research.posterior import Share
+from harness.research.verify import verify
+from harness.testing.ladder import write_ladder
+
+
+async def play(subject, runs, seed=1, *, steps=20, resume=False, stop_after=None, **overrides):
+    overrides = {"budget.steps": steps, "budget.rollouts": 5000, **overrides}
+    opened = None if resume else harness.open_run(subject, seed=seed, runs=runs, overrides=overrides)
+    async with opened or harness.resume_run(subject) as run:
+        decided = 0
+        async for event in run.events:
+            decided += type(event).__name__ == "TicketDecided"
+            if stop_after and decided == stop_after:
+                run.drain()
+    return run
+
+
+async def bodies_of(run):
+    archive = await SqliteArchive.view(run.folder)
+    bodies = [entry.body for entry in await archive.tickets()]
+    await archive.aclose()
+    return bodies
+
+
+async def test_variants_climb_stop_early_and_are_compared_by_their_posterior(tmp_path):
+    run = await play(write_ladder(tmp_path / "ladder"), tmp_path / "runs")
+    bodies = await bodies_of(run)
+    stages = [body["decision"]["evidence"]["stages"] for body in bodies if "stages" in body["decision"]["evidence"]]
+    assert {one["stage"] for one in stages} >= {1, 3}
+    assert any(one["stopped"] for one in stages) or any(one["run"] in (4, 12) for one in stages)
+    for body in bodies:
+        told = body["decision"]["evidence"].get("stages")
+        if told is None:
+            continue
+        share = Share(told["solved"], told["run"] - told["solved"])
+        assert body["score"] == pytest.approx(share.mean)
+        assert told["interval"][0] < share.mean < told["interval"][1]
+        if body["decision"]["verdict"] == "kept":
+            assert told["stage"] == 3
+    assert run.summary["incumbent"]["metric"] > run.summary["root"]["metric"]
+    assert (await verify(run.folder)).tickets == 20
+
+
+async def test_no_task_of_a_variant_is_paid_for_twice(tmp_path):
+    run = await play(write_ladder(tmp_path / "ladder"), tmp_path / "runs")
+    keys = [cited["key"] for body in await bodies_of(run) for cited in body["rollouts"]]
+    assert len(keys) == len(set(keys))
+    assert run.summary["lost_rollouts"] == 0
+    assert run.summary["budget"]["rollouts"]["used"] >= len(keys)
+
+
+async def test_a_parent_that_is_drawn_again_is_promoted(tmp_path):
+    run = await play(write_ladder(tmp_path / "ladder"), tmp_path / "runs", 3)
+    bodies = await bodies_of(run)
+    before = {}
+    promotions = 0
+    for body in bodies:
+        for again in body["archive"].get("again", ()):
+            promotions += 1
+            assert again["stage"] == before[again["id"]] + 1
+            assert again["id"] == body["parent"]
+            before[again["id"]] = again["stage"]
+        if "member" in body["archive"]:
+            before[body["archive"]["member"]["id"]] = body["archive"]["member"].get("stage", 0)
+    assert promotions > 0
+
+
+async def test_hypotheses_are_checked_against_what_happened(tmp_path):
+    run = await play(write_ladder(tmp_path / "ladder"), tmp_path / "runs")
+    made = [body["archive"]["hypothesis"] for body in await bodies_of(run) if "hypothesis" in body["archive"]]
+    assert {one["held"] for one in made} >= {True, False}
+    assert all(one["claim"] and one["solves"] for one in made)
+
+
+async def test_broken_variants_are_recorded_and_never_parents(tmp_path):
+    subject = write_ladder(tmp_path / "ladder", start=0.1)
+    run = await play(subject, tmp_path / "runs", 2, steps=20, **{"select.rule": "uniform"})
+    bodies = await bodies_of(run)
+    dead = {b["variant"]["id"]: b for b in bodies if b["variant"] and b["proposal"]["note"].startswith("skill -")}
+    assert dead
+    for body in dead.values():
+        assert body["decision"]["verdict"] == "crashed"
+        assert "member" not in body["archive"]
+    assert not set(dead) & {body["parent"] for body in bodies}
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+async def test_an_interrupted_archive_ends_as_an_uninterrupted_one(tmp_path, workers):
+    settings = {"steps": 9, "schedule.workers": workers, "stages.repeats": 2}
+    subject = write_ladder(tmp_path / "ladder", noise=0.1)
+    whole = await play(subject, tmp_path / "runs", 7, **settings)
+    part = await play(subject, tmp_path / "runs", 7, stop_after=4, **settings)
+    assert part.summary["state"] == "interrupted"
+    rest = await play(part.folder, None, resume=True)
+    assert rest.summary["ledger_head"] == whole.summary["ledger_head"]
+    assert (await verify(rest.folder)).tickets == 9
+
+
+@pytest.mark.parametrize("rule", ["pareto", "hgm"])
+async def test_rules_that_read_tasks_run_on_partial_tables(tmp_path, rule):
+    subject = write_ladder(tmp_path / "ladder")
+    run = await play(subject, tmp_path / "runs", steps=8, **{"select.rule": rule})
+    assert run.summary["counts"]["archived"] + run.summary["counts"].get("kept", 0) > 2
+
+
+async def test_budgets_hold_over_stages(tmp_path):
+    run = await play(write_ladder(tmp_path / "ladder"), tmp_path / "runs", steps=500, **{"budget.rollouts": 150})
+    assert run.summary["stop"]["reason"] == "rollouts"
+    assert run.summary["budget"]["rollouts"]["used"] <= 150
