@@ -12,8 +12,19 @@ from typing import Protocol
 
 import numpy as np
 
-from harness.records import Attempt, Direction, Json, Variant
+from harness.records import Attempt, Direction, Json, Status, Variant
 from harness.tree import Entry, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """How the parent did on one visible task: `detail` is untrusted text, already encoded and capped."""
+
+    task: str
+    repeat: int
+    status: Status
+    score: float | None
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +32,7 @@ class Ask:
     """What a proposer is given: the parent, its tree without labels or scorer, and what was tried before.
 
     `history` is in ticket order; `is_editable(path)` is the policy's word on a path; `rng` is this ticket's own
-    named stream.
+    named stream; `traces` tell how the parent did task by task, where it was run so.
     """
 
     ticket: int
@@ -32,6 +43,7 @@ class Ask:
     direction: Direction
     is_editable: Callable[[str], bool]
     rng: np.random.Generator
+    traces: Sequence[Trace] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,22 @@ from typing import Protocol, runtime_checkable
 
 from harness.box.base import Boxes, BoxSpec
 from harness.model.server import Server
+from harness.policy.schema import SubjectFile
+from harness.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """`server` is the run's gateway, None when its policy names no models; `spec` is how the run's boxes are opened."""
+    """`server` is the run's gateway, None when its policy names no models; `spec` is how the run's boxes are opened.
+
+    `file` is the subject's own; `fixed` is set when one tree, the root's, is to do all editing.
+    """
 
     boxes: Boxes
     spec: BoxSpec
     server: Server | None = None
+    file: SubjectFile | None = None
+    fixed: Tree | None = None
 
 
 @runtime_checkable

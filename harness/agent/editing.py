@@ -6,15 +6,16 @@ change. What comes back is data for the door, like everything else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from harness.box.base import DATA, OUT, RESULT, WORK, Boxes, BoxSpec, Command
+from harness.box.base import DATA, OUT, RESULT, WORK, Box, Boxes, BoxSpec, Command
 from harness.errors import ExecTimeoutError, LimitError
 from harness.records import Status
 from harness.tree import Entry, File, Tree
 from harness.untrusted import clean
 
+Connect = Callable[[Box], Awaitable[None]]
 PROBLEM = "problem.md"
 CLAIM = "hypothesis.json"
 _MAX_TREE = 64 * 2**20
@@ -42,13 +43,17 @@ class Edited:
     cpu_s: float = 0.0
 
 
-async def edit(boxes: Boxes, spec: BoxSpec, order: Order, *, editor: Tree, tree: Tree, problem: str) -> Edited:
+async def edit(
+    boxes: Boxes, spec: BoxSpec, order: Order, *, editor: Tree, tree: Tree, problem: str, connect: Connect | None = None
+) -> Edited:
     """Let `editor`'s code change `tree` after `problem`. Failures of the code are told; raises InfraError."""
     told = Tree({PROBLEM: File(problem.encode())})
     async with boxes.open(spec) as box:
         await box.put(told.entries(), DATA, read_only=True)
         await box.put(editor.entries(), WORK)
         await box.put(tree.entries(), OUT)
+        if connect is not None:
+            await connect(box)
         try:
             done = await box.exec(Command(order.argv, order.deadline_s, WORK, order.env))
             if done.exit_code != 0:

@@ -18,6 +18,7 @@ _BUILT_IN = {
     "command": "harness.agent.command:CommandAgent",
     "python": "harness.agent.command:PythonAgent",
     "search": "harness.agent.search:SearchAgent",
+    "self_edit": "harness.agent.self_edit:SelfEditAgent",
 }
 
 

@@ -131,6 +131,11 @@ def rollout(connection: sqlite3.Connection, key: RolloutKey) -> tuple[int, Outco
     return None if row is None else schema.as_rollout(row)[1:]
 
 
+def outcome(connection: sqlite3.Connection, key: str) -> Outcome | None:
+    row = connection.execute(f"SELECT {schema.ROLLOUT} FROM rollouts WHERE key = ?", (key,)).fetchone()  # noqa: S608
+    return None if row is None else schema.as_rollout(row)[2]
+
+
 def rollout_counts(connection: sqlite3.Connection) -> RolloutCounts:
     begun, rows, finished = connection.execute(
         "SELECT coalesce(sum(begun), 0), count(*), count(status) FROM rollouts"

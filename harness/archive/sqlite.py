@@ -210,6 +210,10 @@ class SqliteArchive:
     async def rollouts(self) -> Sequence[tuple[RolloutKey, int, Outcome | None]]:
         return await self._read(reading.rollouts)
 
+    async def outcome(self, key: str) -> Outcome | None:
+        """The outcome stored under a rollout's key as text; None while there is none."""
+        return await self._read(lambda connection: reading.outcome(connection, key))
+
     async def rollout_counts(self) -> RolloutCounts:
         """How many rollouts finished, are open, and were lost to a crash and begun again."""
         return await self._read(reading.rollout_counts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -16,9 +17,12 @@ from harness.evaluation.split import SplitEvaluation
 from harness.evaluation.subject import SplitData, Subject
 from harness.records import Outcome, Split, Status
 from harness.streams import derive
-from harness.tree import Tree
+from harness.tree import Entry, Tree
+from harness.untrusted import clean
 
 AT_ONCE = 4
+TRACE = b"trace.log"
+TRACE_BYTES = 4000
 
 
 class TaskEvaluation(Evaluation, Protocol):
@@ -53,7 +57,12 @@ class TasksEvaluation:
         data = self.subject.splits[split]
         only = SplitData(data.inputs.subtree(name), data.labels.subtree(name))
         alone = replace(self.subject, splits={split: only})
-        outcome = await SplitEvaluation(alone, self.boxes, self.spec).rollout(tree, split, seed)
+        evaluation = SplitEvaluation(alone, self.boxes, self.spec)
+        outcome, written = await evaluation.produce(tree, split, seed)
+        if outcome.status is Status.OK:
+            outcome = await evaluation.grade(outcome, written, split)
+        if outcome.status is Status.OK and split is Split.VISIBLE:
+            outcome = _with_trace(outcome, written)
         return replace(outcome, items={name: outcome.score} if outcome.score is not None else {})
 
     async def rollout(self, tree: Tree, split: Split, seed: int) -> Outcome:
@@ -70,6 +79,12 @@ class TasksEvaluation:
             for name in names:
                 group.start_soon(one, name)
         return together(self.subject, [(name, outcomes[name]) for name in names])
+
+
+def _with_trace(outcome: Outcome, written: Sequence[Entry]) -> Outcome:
+    """The end of the trace that the candidate wrote, for whoever learns from it; nothing scores by it."""
+    trace = next((entry.data for entry in written if entry.path == TRACE and entry.kind == "file"), b"")
+    return replace(outcome, detail=clean(trace[-TRACE_BYTES:], TRACE_BYTES)) if trace else outcome
 
 
 def together(subject: Subject, outcomes: list[tuple[str, Outcome]]) -> Outcome:

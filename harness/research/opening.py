@@ -115,7 +115,8 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None =
     spec = BoxSpec(owner=owner_of(hold.folder), limits=policy.box.limits)
     agent = make_proposer(policy.agent.name, cast("Mapping[str, Json]", policy.agent.config))
     if isinstance(agent, Equipped):
-        agent.equip(Bench(boxes, spec, models))
+        fixed = subject.root if policy.archive.control == "fixed_agent" else None
+        agent.equip(Bench(boxes, spec, models, subject.file, fixed))
     rollouts = Rollouts(
         archive=hold.archive,
         evaluation=evaluation_of(subject, boxes, spec),

@@ -8,10 +8,11 @@ from typing import cast
 
 import anyio
 
-from harness.agent.base import Agent, Ask, Proposal
+from harness.agent.base import Agent, Ask, Proposal, Trace
 from harness.archive.base import StoredProposal
 from harness.archive.ledger import canonical
 from harness.errors import AgentError, StropError
+from harness.evaluation.functioning import PREFIX
 from harness.failpoint import failpoint
 from harness.records import Json
 from harness.repo.door import Refusal, admit, apply_changes, judge
@@ -41,6 +42,7 @@ async def propose(session: Session, ticket: int, parent_id: str, seen: int) -> S
         direction=subject.file.eval.direction,
         is_editable=subject.editable,
         rng=stream(session.seed, "agent", ticket),
+        traces=await traces_of(session, parent.tree, seen),
     )
     try:
         proposal = await ask_agent(session.agent, ask)
@@ -96,6 +98,17 @@ def checked(proposal: object) -> Proposal | None:
     if size > MAX_MEMO:
         raise AgentError(f"its memo has {size} characters, more than {MAX_MEMO}")
     return proposal
+
+
+async def traces_of(session: Session, tree_id: str, seen: int) -> list[Trace]:
+    """How a variant did task by task, from what tickets up to `seen` cite: visible tasks only."""
+    found: list[Trace] = []
+    for key in session.standing.keys_of(tree_id, seen):
+        outcome = await session.archive.outcome(key)
+        _, _, _, repeat, _, task = key.split("/", 5)
+        if outcome is not None and not task.startswith(PREFIX):
+            found.append(Trace(task, int(repeat), outcome.status, outcome.score, outcome.detail))
+    return found
 
 
 async def judged(

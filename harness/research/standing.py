@@ -55,6 +55,7 @@ class Standing:
     members: dict[str, Member] = field(default_factory=dict[str, Member])
     fingerprints: dict[str, int] = field(default_factory=dict[str, int])
     cited: dict[str, int] = field(default_factory=dict[str, int])
+    _by_tree: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     @property
     def done(self) -> int:
@@ -122,7 +123,16 @@ class Standing:
             self.fingerprints.setdefault(mark, ticket)
         for one in body["rollouts"]:
             if one["key"].count("/") > 4:  # a key that names its task
-                self.cited.setdefault(one["key"], ticket)
+                self._cite(one["key"], ticket)
+
+    def _cite(self, key: str, ticket: int) -> None:
+        if key not in self.cited:
+            self.cited[key] = ticket
+            self._by_tree.setdefault(key.split("/", 5)[4], []).append(key)
+
+    def keys_of(self, tree_id: str, seen: int) -> list[str]:
+        """The task-by-task rollouts of a tree that tickets up to `seen` cite, in that order."""
+        return [key for key in self._by_tree.get(tree_id, ()) if self.cited[key] <= seen]
 
     def enter(self, change: Change | None) -> None:
         """Take in what a ticket did to the archive of parents; `members` are those that may be drawn now."""
