@@ -1,4 +1,4 @@
-"""A small coding agent that can also edit itself. `agent.py solve` does a task, `agent.py edit` changes the code in /out.
+"""A small coding agent that can edit itself: `agent.py solve` does a task, `agent.py edit` changes the code in /out.
 
 It knows one thing: ask the model, do what the reply says, show what came of it, until the model is done.
 """

@@ -14,9 +14,7 @@ from harness.records import Attempt, Status, Verdict
 
 KINDS = ("unresolved", "empty", "unstable", "context", "tools")
 _CONTEXT = re.compile(r"context.{0,20}(length|window|limit|overflow)|maximum context|too many tokens", re.IGNORECASE)
-_TOOLS = re.compile(
-    r"tool error|unknown tool|invalid (tool|argument)|JSONDecodeError|is not in the folder", re.IGNORECASE
-)
+_TOOLS = re.compile(r"tool error|unknown tool|invalid (tool|argument)|JSONDecodeError", re.IGNORECASE)
 _SHOWN = 3000
 
 _SAYS = {

@@ -44,7 +44,14 @@ class Edited:
 
 
 async def edit(
-    boxes: Boxes, spec: BoxSpec, order: Order, *, editor: Tree, tree: Tree, problem: str, connect: Connect | None = None
+    boxes: Boxes,
+    spec: BoxSpec,
+    order: Order,
+    *,
+    editor: Tree,
+    tree: Tree,
+    problem: str,
+    connect: Connect | None = None,
 ) -> Edited:
     """Let `editor`'s code change `tree` after `problem`. Failures of the code are told; raises InfraError."""
     told = Tree({PROBLEM: File(problem.encode())})

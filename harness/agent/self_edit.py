@@ -102,9 +102,9 @@ def _claim(told: bytes, found: Diagnosis) -> dict[str, Json]:
     """The hypothesis: the agent's own words where it wrote any, and the diagnosed task as what shows it wrong."""
     fallback = f"the child solves {found.task}" if found.task else "the child is no worse on visible tasks"
     try:
-        table = json.loads(told) if told else {}
+        table: Any = json.loads(told) if told else None
     except (ValueError, RecursionError):
-        table = {}
+        table = None
     said = cast("dict[str, Any]", table) if isinstance(table, dict) else {}
     claim = said.get("claim")
     own = said.get("solves")

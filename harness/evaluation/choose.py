@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from harness.box.base import Boxes, BoxSpec
+from harness.agent.editing import Connect
+from harness.box.base import Box, Boxes, BoxSpec
 from harness.evaluation.contract import Evaluation
 from harness.evaluation.inline import InlineEvaluation
 from harness.evaluation.simulation import SimulatedEvaluation, load_world
@@ -10,16 +11,25 @@ from harness.evaluation.split import SplitEvaluation
 from harness.evaluation.subject import Subject
 from harness.evaluation.suite import SuiteEvaluation
 from harness.evaluation.tasks import TasksEvaluation
+from harness.model.base import Caller
+from harness.model.server import Server
 
 
-def evaluation_of(subject: Subject, boxes: Boxes, spec: BoxSpec) -> Evaluation:
-    """The evaluation of `subject`, in boxes of `spec`."""
+def evaluation_of(subject: Subject, boxes: Boxes, spec: BoxSpec, server: Server | None = None) -> Evaluation:
+    """The evaluation of `subject`, in boxes of `spec`; evaluated agents reach the models behind `server`."""
     if subject.file.eval.world is not None:
         return SimulatedEvaluation(load_world(subject.file.eval.world))
     if subject.file.eval.mode == "tasks":
-        return TasksEvaluation(subject, boxes, spec)
+        return TasksEvaluation(subject, boxes, spec, None if server is None else lambda role: _connect(server, role))
     if subject.file.eval.mode == "split":
         return SplitEvaluation(subject, boxes, spec)
     if subject.file.eval.mode == "pytest":
         return SuiteEvaluation(subject, boxes, spec)
     return InlineEvaluation(subject, boxes, spec)
+
+
+def _connect(server: Server, role: str) -> Connect:
+    async def connect(box: Box) -> None:
+        await box.attach(server.link(Caller(0, role)))
+
+    return connect

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import anyio
 
+from harness.agent.editing import Connect
 from harness.box.base import Boxes, BoxSpec
 from harness.evaluation.contract import Evaluation
 from harness.evaluation.formats.base import task_names
@@ -21,6 +22,7 @@ from harness.tree import Entry, Tree
 from harness.untrusted import clean
 
 AT_ONCE = 4
+Models = Callable[[str], Connect]
 TRACE = b"trace.log"
 TRACE_BYTES = 4000
 
@@ -44,6 +46,7 @@ class TasksEvaluation:
     subject: Subject
     boxes: Boxes
     spec: BoxSpec
+    models: Models | None = None
 
     def tasks(self, split: Split) -> list[str]:
         """See `TaskEvaluation`."""
@@ -53,17 +56,22 @@ class TasksEvaluation:
     async def task(self, tree: Tree, split: Split, name: str, seed: int) -> Outcome:
         """See `TaskEvaluation`. The score is kept under the task's name."""
         if name.startswith(PREFIX):
-            return await Functioning(self.subject, self.boxes, self.spec).check(tree, name, seed)
+            connect = self._connect(tree, name, seed)
+            return await Functioning(self.subject, self.boxes, self.spec, connect).check(tree, name, seed)
         data = self.subject.splits[split]
         only = SplitData(data.inputs.subtree(name), data.labels.subtree(name))
         alone = replace(self.subject, splits={split: only})
-        evaluation = SplitEvaluation(alone, self.boxes, self.spec)
+        evaluation = SplitEvaluation(alone, self.boxes, self.spec, self._connect(tree, f"{split}/{name}", seed))
         outcome, written = await evaluation.produce(tree, split, seed)
         if outcome.status is Status.OK:
             outcome = await evaluation.grade(outcome, written, split)
         if outcome.status is Status.OK and split is Split.VISIBLE:
             outcome = _with_trace(outcome, written)
         return replace(outcome, items={name: outcome.score} if outcome.score is not None else {})
+
+    def _connect(self, tree: Tree, what: str, seed: int) -> Connect | None:
+        """The evaluated agent's way to the gateway: calls are booked, and found again, under this one rollout."""
+        return None if self.models is None else self.models(f"rollout/{what}/{seed}/{tree.digest[:16]}")
 
     async def rollout(self, tree: Tree, split: Split, seed: int) -> Outcome:
         """Every task of the split, a few at once."""

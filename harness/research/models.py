@@ -56,7 +56,11 @@ async def model_account(archive: SqliteArchive, limits: Mapping[str, Json]) -> d
     lines: dict[str, Json] = {
         kind: {"used": amount, "limit": limits.get(kind)} for kind, amount in used.items() if amount or kind in limits
     }
-    roles: dict[str, Json] = {role: spend_json(spend) for role, spend in by_role.items()}
+    kinds: dict[str, Spend] = {}
+    for role, spend in by_role.items():
+        kind = role.partition("/")[0]  # every evaluated rollout has a role of its own
+        kinds[kind] = kinds.get(kind, Spend()) + spend
+    roles: dict[str, Json] = {kind: spend_json(spend) for kind, spend in kinds.items()}
     return {"lines": lines, "roles": roles}
 
 

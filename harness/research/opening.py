@@ -119,7 +119,7 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None =
         agent.equip(Bench(boxes, spec, models, subject.file, fixed))
     rollouts = Rollouts(
         archive=hold.archive,
-        evaluation=evaluation_of(subject, boxes, spec),
+        evaluation=evaluation_of(subject, boxes, spec, models),
         seed=body["seed"],
         slots=anyio.CapacityLimiter(policy.schedule.workers),
         canary=lambda: _canary(boxes, spec),
