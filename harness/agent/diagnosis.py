@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ KINDS = ("unresolved", "empty", "unstable", "context", "tools")
 _CONTEXT = re.compile(r"context.{0,20}(length|window|limit|overflow)|maximum context|too many tokens", re.IGNORECASE)
 _TOOLS = re.compile(r"tool error|unknown tool|invalid (tool|argument)|JSONDecodeError", re.IGNORECASE)
 _SHOWN = 3000
+_TRIED = 8
 
 _SAYS = {
     "unresolved": "You did not solve this task. Find what in your code or your prompts kept you from it.",
@@ -40,6 +41,17 @@ def diagnose(
     traces: Sequence[Trace], history: Sequence[Attempt], parent: str, ticket: int, rng: np.random.Generator
 ) -> Diagnosis:
     """The first kind, from the ticket's own on in rotation, that the parent's visible traces show."""
+    found = _found(traces, history, parent, ticket, rng)
+    tried = [one for one in history if one.parent == parent][-_TRIED:]
+    if not tried:
+        return found
+    rows = [f"- {one.note}: {one.verdict}" for one in tried]
+    return replace(found, text="\n".join([found.text, "Tried from here before; do something else:", "", *rows, ""]))
+
+
+def _found(
+    traces: Sequence[Trace], history: Sequence[Attempt], parent: str, ticket: int, rng: np.random.Generator
+) -> Diagnosis:
     by_task: dict[str, list[Trace]] = defaultdict(list)
     for trace in traces:
         by_task[trace.task].append(trace)

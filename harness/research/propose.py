@@ -14,9 +14,10 @@ from harness.archive.ledger import canonical
 from harness.errors import AgentError, StropError
 from harness.evaluation.functioning import PREFIX
 from harness.failpoint import failpoint
-from harness.records import Json
+from harness.records import Json, RolloutKey, Split, Status
 from harness.repo.door import Refusal, admit, apply_changes, judge
 from harness.research.session import Session
+from harness.research.standing import ROOT
 from harness.streams import stream
 from harness.tree import Entry, Tree
 from harness.untrusted import line
@@ -103,6 +104,10 @@ def checked(proposal: object) -> Proposal | None:
 async def traces_of(session: Session, tree_id: str, seen: int) -> list[Trace]:
     """How a variant did task by task, from what tickets up to `seen` cite: visible tasks only."""
     found: list[Trace] = []
+    if tree_id == session.standing.variants[ROOT].tree:
+        whole = await session.archive.outcome(str(RolloutKey(tree_id, Split.VISIBLE, 0, 0, "root")))
+        items = {} if whole is None or session.policy.archive.mode == "incumbent" else whole.items
+        found += [Trace(task, 0, Status.OK, score) for task, score in sorted(items.items())]
     for key in session.standing.keys_of(tree_id, seen):
         outcome = await session.archive.outcome(key)
         _, _, _, repeat, _, task = key.split("/", 5)
