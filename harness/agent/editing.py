@@ -6,16 +6,15 @@ change. What comes back is data for the door, like everything else.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.box.base import DATA, OUT, RESULT, WORK, Box, Boxes, BoxSpec, Command
+from harness.box.base import DATA, OUT, RESULT, WORK, Boxes, BoxSpec, Command
 from harness.errors import ExecTimeoutError, LimitError
 from harness.records import Status
 from harness.tree import Entry, File, Tree
 from harness.untrusted import clean
 
-Connect = Callable[[Box], Awaitable[None]]
 PROBLEM = "problem.md"
 CLAIM = "hypothesis.json"
 _MAX_TREE = 64 * 2**20
@@ -51,7 +50,6 @@ async def edit(
     editor: Tree,
     tree: Tree,
     problem: str,
-    connect: Connect | None = None,
 ) -> Edited:
     """Let `editor`'s code change `tree` after `problem`. Failures of the code are told; raises InfraError."""
     told = Tree({PROBLEM: File(problem.encode())})
@@ -59,8 +57,8 @@ async def edit(
         await box.put(told.entries(), DATA, read_only=True)
         await box.put(editor.entries(), WORK)
         await box.put(tree.entries(), OUT)
-        if connect is not None:
-            await connect(box)
+        if spec.link is not None:
+            await box.attach(spec.link)
         try:
             done = await box.exec(Command(order.argv, order.deadline_s, WORK, order.env))
             if done.exit_code != 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -11,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from harness.agent.base import Ask, Proposal
 from harness.agent.bench import Bench
 from harness.agent.diagnosis import Diagnosis, diagnose
-from harness.agent.editing import Connect, Edited, Order, edit
-from harness.box.base import Box
+from harness.agent.editing import Edited, Order, edit
 from harness.errors import AgentError, InfraError, InputError
 from harness.model.base import Caller
 from harness.records import Json, Status
@@ -61,18 +61,6 @@ class SelfEditAgent:
             return Proposal(tree=tuple(ask.tree.entries()), note=note, memo=memo)
         return Proposal(tree=_without_caches(edited.entries), note=_note(found, memo), memo=memo)
 
-    def _connect(self, ask: Ask) -> Connect | None:
-        """How the box reaches the run's gateway; None in a run without models."""
-        server = self._bench.server if self._bench is not None else None
-        if server is None:
-            return None
-        link = server.link(Caller(ask.ticket, "edit", ask.parent.id))
-
-        async def connect(box: Box) -> None:
-            await box.attach(link)
-
-        return connect
-
     async def _edited(self, ask: Ask, found: Diagnosis) -> Edited:
         bench = self._bench
         assert bench is not None
@@ -81,16 +69,18 @@ class SelfEditAgent:
         editor = bench.file.editor
         env = {**bench.file.eval.env, "STROP_SEED": str(derive(0, "edit", ask.ticket) % 2**31)}
         order = Order(editor.run, editor.timeout_s, env)
+        spec = bench.spec
+        if bench.server is not None:
+            spec = replace(spec, link=bench.server.link(Caller(ask.ticket, "edit", ask.parent.id)))
         for attempt in range(1, _TRIES + 1):
             try:
                 return await edit(
                     bench.boxes,
-                    bench.spec,
+                    spec,
                     order,
                     editor=bench.fixed or ask.tree,
                     tree=ask.tree,
                     problem=found.text,
-                    connect=self._connect(ask),
                 )
             except InfraError as error:
                 if attempt == _TRIES:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.agent.editing import Connect
-from harness.box.base import Box, Boxes, BoxSpec
+from harness.box.base import Boxes, BoxSpec
+from harness.box.relay import Link
 from harness.evaluation.contract import Evaluation
 from harness.evaluation.inline import InlineEvaluation
 from harness.evaluation.simulation import SimulatedEvaluation, load_world
@@ -20,7 +20,7 @@ def evaluation_of(subject: Subject, boxes: Boxes, spec: BoxSpec, server: Server 
     if subject.file.eval.world is not None:
         return SimulatedEvaluation(load_world(subject.file.eval.world))
     if subject.file.eval.mode == "tasks":
-        return TasksEvaluation(subject, boxes, spec, None if server is None else lambda role: _connect(server, role))
+        return TasksEvaluation(subject, boxes, spec, None if server is None else lambda role: _link(server, role))
     if subject.file.eval.mode == "split":
         return SplitEvaluation(subject, boxes, spec)
     if subject.file.eval.mode == "pytest":
@@ -28,8 +28,5 @@ def evaluation_of(subject: Subject, boxes: Boxes, spec: BoxSpec, server: Server 
     return InlineEvaluation(subject, boxes, spec)
 
 
-def _connect(server: Server, role: str) -> Connect:
-    async def connect(box: Box) -> None:
-        await box.attach(server.link(Caller(0, role)))
-
-    return connect
+def _link(server: Server, role: str) -> Link:
+    return server.link(Caller(0, role))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.agent.editing import Connect, Order, edit
+from harness.agent.editing import Order, edit
 from harness.box.base import WORK, Boxes, BoxSpec, Command
 from harness.errors import ExecTimeoutError, LimitError
 from harness.evaluation.contract import SEED_VARIABLE
@@ -32,7 +32,6 @@ class Functioning:
     subject: Subject
     boxes: Boxes
     spec: BoxSpec
-    connect: Connect | None = None
 
     async def check(self, tree: Tree, name: str, seed: int) -> Outcome:
         """One check; ok without a score when it passes. Raises InfraError."""
@@ -45,8 +44,8 @@ class Functioning:
         env = {**self.subject.file.eval.env, SEED_VARIABLE: str(seed)}
         async with self.boxes.open(self.spec) as box:
             await box.put(tree.entries(), WORK)
-            if self.connect is not None:
-                await self.connect(box)
+            if self.spec.link is not None:
+                await box.attach(self.spec.link)
             try:
                 return ended(await box.exec(Command(argv, self.subject.file.eval.timeout_s, WORK, env)))
             except (ExecTimeoutError, LimitError) as error:
@@ -56,9 +55,7 @@ class Functioning:
         """It must change a small folder that is not its own code, through the entry point it edits itself with."""
         before = Tree({"NOTES.py": File(b"NOTE = 1\n")})
         order = Order(editor.run, editor.timeout_s, {**self.subject.file.eval.env, SEED_VARIABLE: str(seed)})
-        done = await edit(
-            self.boxes, self.spec, order, editor=tree, tree=before, problem=PROBE_PROBLEM, connect=self.connect
-        )
+        done = await edit(self.boxes, self.spec, order, editor=tree, tree=before, problem=PROBE_PROBLEM)
         now = {entry.path: entry.data for entry in done.entries if entry.kind == "file"}
         if done.status is Status.OK and now == {b"NOTES.py": before["NOTES.py"].data}:
             detail = "asked to edit a file, it changed nothing"

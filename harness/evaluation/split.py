@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from harness.agent.editing import Connect
 from harness.box.base import DATA, EVAL, LABELS, OUT, RESULT, WORK, Boxes, BoxSpec, Command, Completed
 from harness.errors import ExecTimeoutError, LimitError
 from harness.evaluation.contract import MAX_OUTPUT_BYTES, SEED_VARIABLE
@@ -26,7 +25,6 @@ class SplitEvaluation:
     subject: Subject
     boxes: Boxes
     spec: BoxSpec
-    connect: Connect | None = None
 
     async def rollout(self, tree: Tree, split: Split, seed: int) -> Outcome:
         """See `Evaluation`."""
@@ -44,8 +42,6 @@ class SplitEvaluation:
                 await box.attach(self.spec.link)
             await box.put(self.subject.splits[split].inputs.entries(), DATA, read_only=True)
             await box.put(tree.entries(), WORK)
-            if self.connect is not None:
-                await self.connect(box)
             try:
                 done = await box.exec(command)
             except (ExecTimeoutError, LimitError) as error:

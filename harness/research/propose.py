@@ -106,7 +106,9 @@ async def traces_of(session: Session, tree_id: str, seen: int) -> list[Trace]:
     found: list[Trace] = []
     if tree_id == session.standing.variants[ROOT].tree:
         whole = await session.archive.outcome(str(RolloutKey(tree_id, Split.VISIBLE, 0, 0, "root")))
-        items = {} if whole is None or session.policy.archive.mode == "incumbent" else whole.items
+        items: Mapping[str, float] = {}
+        if whole is not None and session.policy.archive.mode != "incumbent":
+            items = whole.items
         found += [Trace(task, 0, Status.OK, score) for task, score in sorted(items.items())]
     for key in session.standing.keys_of(tree_id, seen):
         outcome = await session.archive.outcome(key)

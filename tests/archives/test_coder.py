@@ -25,8 +25,8 @@ def scripted():
 def small(folder):
     shutil.copytree(CODER, folder, ignore=shutil.ignore_patterns("__pycache__"))
     text = (folder / "strop.toml").read_text()
-    text = text.replace("visible = 24", "visible = 6").replace("holdout = 20", "holdout = 3")
-    (folder / "strop.toml").write_text(text.replace("vault = 40", "vault = 3"))
+    text = text.replace("visible = 24", "visible = 4").replace("holdout = 20", "holdout = 2")
+    (folder / "strop.toml").write_text(text.replace("vault = 40", "vault = 2"))
     return folder
 
 
@@ -35,7 +35,7 @@ async def play(subject, runs, url, *, steps, folder=None, stop_after=None, **ove
         "models.main.base_url": url,
         "budget.steps": steps,
         "schedule.workers": 2,
-        "stages.plan": [{"tasks": 3, "threshold": 0.3}, {}],
+        "stages.plan": [{"tasks": 2, "threshold": 0.3}, {}],
         **overrides,
     }
     opened = (
@@ -73,10 +73,10 @@ def test_the_coder_works_without_a_model(tmp_path):
 async def test_agents_edit_themselves_over_the_real_wire_and_resume_agrees(tmp_path):
     subject = small(tmp_path / "coder")
     async with scripted() as model:
-        whole = await play(subject, tmp_path / "runs", model.url, steps=8)
-        part = await play(subject, tmp_path / "runs", model.url, steps=8, stop_after=3)
+        whole = await play(subject, tmp_path / "runs", model.url, steps=5)
+        part = await play(subject, tmp_path / "runs", model.url, steps=5, stop_after=2)
         assert part.summary["state"] == "interrupted"
-        rest = await play(subject, None, model.url, steps=8, folder=part.folder)
+        rest = await play(subject, None, model.url, steps=5, folder=part.folder)
     assert rest.summary["ledger_head"] == whole.summary["ledger_head"]
     bodies = await bodies_of(whole.folder)
     verdicts = {body["decision"]["verdict"] for body in bodies}
@@ -92,6 +92,6 @@ async def test_agents_edit_themselves_over_the_real_wire_and_resume_agrees(tmp_p
         )
         if body["decision"]["verdict"] in ("archived", "kept"):
             assert "hypothesis" in body["archive"]
-    assert (await verify(whole.folder)).tickets == 8
+    assert (await verify(whole.folder)).tickets == 5
     spent = whole.summary
     assert spent["vault"]["best"]["metric"] is not None
