@@ -88,10 +88,10 @@ class StorageError(StropError):
 
     exit_code = 3
 
-    def __init__(self, folder: Path | str, *, reason: str) -> None:
+    def __init__(self, folder: Path | str, *, reason: str, mend: str = "") -> None:
         super().__init__(
             f"cannot write {folder}: {reason}",
-            mend="free space or fix permissions, then `strop resume` the run; nothing finished was lost",
+            mend=mend or "free space or fix permissions, then `strop resume` the run; nothing finished was lost",
         )
         self.folder = str(folder)
         self.reason = reason
@@ -163,11 +163,20 @@ class ExecTimeoutError(BoxError):
         self.partial = partial
 
 
+def _amount(limit: str, value: float) -> str:
+    """A limit in its own unit: memory and disk are counted in MB, output in bytes."""
+    if limit in {"memory", "disk"}:
+        return f"{value:g} MB"
+    if limit == "output":
+        return f"{value / 2**20:.3g} MB" if value >= 2**20 else f"{value / 2**10:.3g} kB"
+    return f"{value:g}"
+
+
 class LimitError(BoxError):
     """The command hit `limit` (memory, pids, disk, output, open_files, cpu) at `value`."""
 
     def __init__(self, limit: str, *, value: float, partial: Completed) -> None:
-        super().__init__(f"hit its {limit} limit of {value:g}")
+        super().__init__(f"hit its {limit} limit of {_amount(limit, value)}")
         self.limit = limit
         self.value = value
         self.partial = partial

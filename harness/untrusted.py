@@ -10,12 +10,7 @@ def clean(text: str | bytes, limit: int = 4000) -> str:
 
     Longer than `limit` characters, the middle is cut and the cut is said.
     """
-    if isinstance(text, bytes):
-        text = (
-            text[: 4 * limit + 4].decode("utf-8", "backslashreplace")
-            if len(text) > 8 * limit
-            else text.decode("utf-8", "backslashreplace")
-        )
+    text = _decoded(text, limit)
     if len(text) > limit:
         half = limit // 2
         text = f"{text[:half]}\n[... {len(text) - 2 * half} characters cut ...]\n{text[-half:]}"
@@ -23,8 +18,19 @@ def clean(text: str | bytes, limit: int = 4000) -> str:
 
 
 def line(text: str | bytes, limit: int = 200) -> str:
-    """`clean`, on one line."""
-    return clean(text, limit).replace("\n", "\\n").replace("\t", " ")
+    """`clean`, on one line; longer than `limit` characters, its middle becomes ` ... `."""
+    text = _decoded(text, limit)
+    if len(text) > limit:
+        half = max(1, (limit - 5) // 2)
+        text = f"{text[:half]} ... {text[-half:]}"
+    return clean(text, len(text)).replace("\n", "\\n").replace("\t", " ")
+
+
+def _decoded(text: str | bytes, limit: int) -> str:
+    if isinstance(text, str):
+        return text
+    head = text[: 4 * limit + 4] if len(text) > 8 * limit else text
+    return head.decode("utf-8", "backslashreplace")
 
 
 def _printable(char: str) -> bool:

@@ -28,3 +28,9 @@ def test_a_flood_is_cut_and_the_cut_is_said():
 
 def test_invalid_utf8_is_shown():
     assert clean(b"ok \xff") == "ok \\xff"
+
+
+def test_a_long_line_is_cut_in_its_middle_on_one_line():
+    text = line("a" * 500 + "z" * 500, limit=100)
+    assert text == "a" * 47 + " ... " + "z" * 47
+    assert line("x" * 100, limit=100) == "x" * 100

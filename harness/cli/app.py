@@ -85,16 +85,22 @@ app.command("redteam", rich_help_panel=SETUP)(redteam.redteam)
 app.command("version", rich_help_panel=SETUP)(_version)
 
 
+def _only_help(words: list[str]) -> bool:
+    """Help does nothing that could fail: its 1 is the help printer's word for a reader that has gone."""
+    return not words or not {"-h", "--help"}.isdisjoint(words)
+
+
 def main(argv: list[str] | None = None) -> None:
     """Run one command and leave the process with its exit code (SystemExit)."""
+    words = sys.argv[1:] if argv is None else argv
     try:
-        app(sys.argv[1:] if argv is None else argv, prog_name="strop")
+        app(words, prog_name="strop")
     except SystemExit as leaving:
         try:
             sys.stdout.flush()
         except BrokenPipeError:
             silence(sys.stdout)
-        raise SystemExit(leaving.code) from None
+        raise SystemExit(0 if leaving.code == 1 and _only_help(words) else leaving.code) from None
     except Exception as error:
         if os.environ.get("STROP_DEBUG") == "1":
             raise

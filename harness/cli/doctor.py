@@ -54,15 +54,20 @@ def _print(checks: list[Check]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from harness.cli.output import console
+    from harness.cli.output import NARROW, console, print_rows
 
+    out = console()
+    if not out.is_terminal or out.width < NARROW:
+        plain = [[one.name, _word(one)[0], one.detail if one.ok else f"{one.detail}; {one.mend}"] for one in checks]
+        print_rows(("what", "", "found"), plain)
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("what", "", "found", "how to mend"):
         table.add_column(column, overflow="fold")
     for check in checks:
         word, style = _word(check)
         table.add_row(check.name, Text(word, style=style), check.detail, "" if check.ok else check.mend)
-    console().print(table)
+    out.print(table)
 
 
 def _word(check: Check) -> tuple[str, str]:

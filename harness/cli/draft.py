@@ -97,19 +97,21 @@ class Draft:
         except FileExistsError as error:
             raise InputError("is there already", file=path, mend="edit it; strop init never overwrites") from error
         except OSError as error:
-            raise StorageError(path, reason=error.strerror or str(error)) from error
+            mend = "free space or fix permissions, then give the command again; nothing was written"
+            raise StorageError(path, reason=error.strerror or str(error), mend=mend) from error
 
     def _check(self, text: str, path: Path) -> None:
         from pydantic import ValidationError
 
+        from harness.policy.load import explain
         from harness.policy.schema import SubjectFile
 
         try:
             file = SubjectFile.model_validate(tomllib.loads(text))
         except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False)[0]
+            first = error.errors(include_url=False)[0]
             key = ".".join(str(part) for part in first["loc"])
-            message = first["msg"].removeprefix("Value error, ")
+            message, _ = explain(first, key, SubjectFile)
             raise InputError(message, file=path, key=key, mend="nothing was written; correct the flag") from None
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"a value cannot be written as TOML: {error}", file=path, mend="use plain text") from None

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cli.output import console, print_json
-from harness.report.claims import cost_claim, holdout_claim, isolation_claim, mode_claim, vault_claim
+from harness.report.claims import (
+    cost_claim,
+    holdout_claim,
+    isolation_claim,
+    mode_claim,
+    rootless,
+    vault_claim,
+    working_tree_claim,
+)
 from harness.report.numbers import as_float, change, number, part
 from harness.untrusted import line
 
@@ -20,6 +28,7 @@ NEXT = {
     "interrupted": "strop resume {run}",
     "created": "strop resume {run}",
 }
+ROOTLESS = "make the subject run and score as it is, then start a new run: this one cannot be resumed to any use"
 
 
 async def ending(folder: Path, as_json: bool, silent: bool) -> None:
@@ -53,7 +62,7 @@ def rows(summary: Mapping[str, Json]) -> list[tuple[str, str]]:
     found = [
         ("run", f"{summary['run_id']}: {summary['state']}{reason}, {steps.get('done')} of {steps.get('limit')} steps"),
         ("subject", f"{line(str(summary['subject']))}: {summary['metric']} ({summary['direction']})"),
-        ("root", _visible(root)),
+        ("root", "the root has no score" if rootless(summary) else _visible(root)),
         ("best", f"{_visible(best)}  {gain}".rstrip()),
         (
             "verdicts",
@@ -68,7 +77,9 @@ def rows(summary: Mapping[str, Json]) -> list[tuple[str, str]]:
         ("report", str(summary["report"]) if Path(str(summary["report"])).is_file() else f"strop report {run}"),
         ("diff", f"strop diff {run}"),
     ]
-    advice = NEXT.get(str(summary["state"]))
+    if ahead := working_tree_claim(part(summary, "uncommitted")):
+        found.insert(2, ("tree", ahead))
+    advice = ROOTLESS if rootless(summary) else NEXT.get(str(summary["state"]))
     return [*found, ("next", advice.format(run=run))] if advice else found
 
 

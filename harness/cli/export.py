@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 def export(
     name: RunName = None,
     variant: Annotated[str, typer.Option(help="Which one: v7, or best.")] = "best",
-    to: Annotated[Path | None, typer.Option(help="A new folder for its files.", show_default=False)] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            help="A new folder for its tree: what the candidate box sees, no scorer, splits or strop.toml.",
+            show_default=False,
+        ),
+    ] = None,
     patch: Annotated[Path | None, typer.Option(help="A new file for `git apply`.", show_default=False)] = None,
     branch: Annotated[str | None, typer.Option(help="A new branch with one commit.", show_default=False)] = None,
     repo: Annotated[
@@ -33,7 +39,8 @@ def export(
 ) -> None:
     """Take the winner (or another variant) home: as a folder, a patch, or a branch of your own repository.
 
-    Nothing that exists is overwritten, and your working tree and index are left alone.
+    --to holds the variant's tree as the candidate box sees it: no scorer, no splits, no strop.toml. To change your
+    project, take --patch or --branch. Nothing that exists is overwritten; your working tree and index are left alone.
 
     Example: strop export last --branch strop/best --repo my-project
     """
@@ -62,7 +69,9 @@ async def _export(
     old, new = await _trees(folder, view.root.tree, picked.tree)
     if to is not None:
         await anyio.to_thread.run_sync(write_folder, new, to)
-        typer.echo(f"{picked.id} is in {to}")
+        typer.echo(
+            f"{picked.id} is in {to}: its tree as the candidate box sees it, without scorer, splits and strop.toml"
+        )
     elif patch is not None:
         if old == new:
             raise InputError(f"{picked.id} does not differ from the root", mend="there is nothing to take home")

@@ -64,27 +64,27 @@ async def _rows(runs: Path) -> list[dict[str, Json]]:
 
 
 def _print_rows(rows: list[dict[str, Json]], runs: Path) -> None:
-    from rich.table import Table
-
-    from harness.cli.output import console
+    from harness.cli.output import console, print_rows
+    from harness.report.claims import rootless
     from harness.report.numbers import as_float, change, number, part
     from harness.untrusted import line
 
     if not rows:
         console(stderr=True).print(f"no runs in {runs}")
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("run", "state", "subject", "steps", "root", "best", "change"):
-        table.add_column(column, justify="right" if column in {"root", "best", "change"} else "left")
+    shown: list[list[str]] = []
     for row in rows:
         root, best, steps = part(row, "root"), part(row, "incumbent"), part(row, "steps")
-        table.add_row(
-            str(row["run_id"]),
-            str(row["state"]),
-            line(str(row.get("subject") or ""), 30),
-            f"{steps.get('done', '')}/{steps.get('limit', '')}" if steps else "",
-            number(root.get("metric")),
-            number(best.get("metric")),
-            change(as_float(best.get("metric")), as_float(root.get("metric"))),
+        shown.append(
+            [
+                str(row["run_id"]),
+                "the root has no score" if rootless(row) else str(row["state"]),
+                f"{steps.get('done', '')}/{steps.get('limit', '')}" if steps else "",
+                number(root.get("metric")),
+                number(best.get("metric")),
+                change(as_float(best.get("metric")), as_float(root.get("metric"))),
+                line(str(row.get("subject") or ""), 80),
+            ]
         )
-    console().print(table)
+    columns = ("run", "state", "steps", "root", "best", "change", "subject")
+    print_rows(columns, shown, right={"root", "best", "change"})

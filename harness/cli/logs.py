@@ -20,8 +20,9 @@ def log(
     as_json: AsJson = False,
     tsv: Annotated[bool, typer.Option("--tsv", help="autoresearch's results.tsv columns.")] = False,
 ) -> None:
-    """List every decision of a run, in order, with its metric and what the proposer said.
+    """List every decision of a run, in order, with its metric, what the proposer said and why it was not kept.
 
+    The reasons in brackets are for you: a proposer hears one sentence, and nothing of the holdout.
     A crash has no metric: its field is empty, never 0.
 
     Example: strop log last --tsv > results.tsv
@@ -120,7 +121,7 @@ def ticket_json(ticket: TicketView) -> dict[str, object]:
 
     fields = asdict(ticket)
     fields.pop("patch")
-    return fields
+    return {**fields, "why": ticket.why}
 
 
 def _shown(view: RunView, name: str) -> dict[str, object]:
@@ -134,59 +135,66 @@ def _shown(view: RunView, name: str) -> dict[str, object]:
 
 
 def _print_log(view: RunView) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    from harness.cli.output import VERDICT_STYLE, console
+    from harness.cli.output import VERDICT_STYLE, print_rows
     from harness.report.numbers import change, metric
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("ticket", "variant", "parent", "verdict"):
-        table.add_column(column, no_wrap=True)
-    table.add_column(view.metric, justify="right", no_wrap=True)
-    table.add_column("change", justify="right", no_wrap=True)
-    table.add_column("note", overflow="fold")
-    table.add_row("", view.root.id, "", "root", metric(view.root.score), "", "as it was given")
-    for ticket in view.tickets:
-        table.add_row(
+    columns = ("ticket", "variant", "parent", "verdict", view.metric, "change", "note")
+    rows: list[list[str | Text]] = [["", view.root.id, "", "root", metric(view.root.score), "", "as it was given"]]
+    rows += [
+        [
             f"t{ticket.ticket}",
             ticket.variant or "",
             ticket.parent,
             Text(ticket.verdict, style=VERDICT_STYLE.get(ticket.verdict, "")),
             metric(ticket.score),
             change(ticket.score, ticket.parent_score),
-            ticket.note or ticket.reason,
-        )
-    console().print(table)
+            _noted(ticket),
+        ]
+        for ticket in view.tickets
+    ]
+    print_rows(columns, rows, right={view.metric, "change"})
+
+
+def _noted(ticket: TicketView) -> str:
+    """What the proposer said and, of what was not kept, the cause."""
+    if not ticket.note:
+        return ticket.why
+    return ticket.note if ticket.verdict == "kept" else f"{ticket.note}  ({ticket.why})"
 
 
 def _print_shown(view: RunView, name: str) -> None:
-    import json
+    import functools
 
     from harness.cli.output import console
+    from harness.report.claims import evidence_rows
     from harness.report.numbers import metric
     from harness.untrusted import line
 
-    out = console()
+    out = functools.partial(console().print, soft_wrap=True)
     shown = _shown(view, name)
     ticket = view.ticket(name)
-    out.print(f"{shown['variant'] or name} of run {view.run_id}", style="bold")
-    out.print(f"  tree      {shown['tree'] or 'none: the proposal was refused'}")
+    out(f"{shown['variant'] or name} of run {view.run_id}", style="bold")
+    out(f"  tree      {shown['tree'] or 'none: the proposal was refused'}")
     if ticket is None:
-        out.print(f"  {view.metric} {metric(view.root.score)}; the root, as it was given")
+        out(f"  {view.metric} {metric(view.root.score)}; the root, as it was given")
         return
-    out.print(f"  verdict   {ticket.verdict}: {ticket.reason}")
-    out.print(f"  parent    {ticket.parent} ({view.metric} {metric(ticket.parent_score)})")
-    out.print(f"  {view.metric:<9} {metric(ticket.score)}")
-    out.print(f"  note      {ticket.note}")
+    out(f"  verdict   {ticket.verdict}: {ticket.reason}")
+    if ticket.why != ticket.reason:
+        out(f"  why       {ticket.why}")
+    out(f"  parent    {ticket.parent} ({view.metric} {metric(ticket.parent_score)})")
+    out(f"  {view.metric:<9} {metric(ticket.score)}")
+    out(f"  note      {ticket.note}")
     for violation in ticket.violations:
-        out.print(f"  violation {violation}", style="red")
+        out(f"  violation {violation}", style="red")
     for rollout in view.rollouts_of(ticket):
         where = f"{rollout.purpose} on {rollout.split}"
-        out.print(f"  rollout   {where}: {rollout.status} {metric(rollout.score)}, {rollout.wall_s:.2f} s")
+        out(f"  rollout   {where}: {rollout.status} {metric(rollout.score)}, {rollout.wall_s:.2f} s")
         if rollout.detail:
-            out.print(f"            {line(rollout.detail)}")
-    out.print(f"  evidence  {json.dumps(ticket.evidence, ensure_ascii=False)}")
+            out(f"            {line(rollout.detail)}")
+    for stage, numbers in evidence_rows(ticket.evidence):
+        out(f"  {stage:<9} {numbers}")
     _print_diff(ticket.patch)
 
 

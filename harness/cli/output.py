@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 PIPED_WIDTH = 200
+NARROW = 60
+_ALIGNED = 24
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -25,6 +29,49 @@ def console(*, stderr: bool = False) -> Console:
     if not out.is_terminal and "COLUMNS" not in os.environ:
         out.width = PIPED_WIDTH
     return out
+
+
+def print_rows(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], *, right: Collection[str] = ()) -> None:
+    """Rows under their columns; the last column is prose.
+
+    On a terminal a table; without one a line a row, never cut or padded at its end; on a narrow one the same, without
+    columns.
+    """
+    out = console()
+    if out.is_terminal and out.width >= NARROW:
+        _print_table(out, columns, rows, right)
+        return
+    texts = [[str(cell) for cell in row] for row in ([] if out.width < NARROW else [columns])]
+    texts += [[str(cell) for cell in row] for row in rows]
+    if out.width < NARROW:
+        said = ["  ".join(filter(None, row)) for row in texts]
+    else:
+        widths = [min(_ALIGNED, max((len(row[at]) for row in texts), default=0)) for at in range(len(columns))]
+        said = [_aligned(row, columns, widths, right) for row in texts]
+    sys.stdout.write("".join(f"{row}\n" for row in said))
+
+
+def _aligned(row: Sequence[str], columns: Sequence[str], widths: Sequence[int], right: Collection[str]) -> str:
+    cells = [
+        text.rjust(width) if name in right else text.ljust(width)
+        for text, name, width in zip(row, columns, widths, strict=True)
+    ]
+    return "  ".join(cells).rstrip()
+
+
+def _print_table(
+    out: Console, columns: Sequence[str], rows: Sequence[Sequence[str | Text]], right: Collection[str]
+) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        prose = column == columns[-1]
+        justify = "right" if column in right else "left"
+        table.add_column(column, justify=justify, no_wrap=not prose, overflow="fold" if prose else "ellipsis")
+    for row in rows:
+        table.add_row(*row)
+    out.print(table)
 
 
 def print_json(value: object) -> None:

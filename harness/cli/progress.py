@@ -13,6 +13,7 @@ from harness.cli.failure import silence
 from harness.cli.output import VERDICT_STYLE
 from harness.clock import Clock, SystemClock
 from harness.events import Event, RootMeasured, RunFinished, RunStarted, RunStopped, TicketDecided, TicketStarted
+from harness.report.claims import brief
 from harness.report.numbers import as_float, change, duration, metric, part
 from harness.untrusted import line
 
@@ -203,7 +204,7 @@ def plain_line(progress: Progress, event: Event) -> str:
         case RunStopped():
             return f"stopped: {line(progress.stopped)}"
         case RunFinished():
-            return "finished"
+            return str(event.summary["state"])
         case _:
             return ""
 
@@ -229,7 +230,7 @@ def _decision_line(progress: Progress, event: TicketDecided) -> str:
 
 def said(event: TicketDecided, width: int) -> str:
     """What the proposer said of it, or else the reason, on one line of at most `width` characters."""
-    text = line(event.note or event.decision.reason, 400)
+    text = brief(event.note or event.decision.reason, 400)
     return text if len(text) <= width else text[: width - 3] + "..."
 
 

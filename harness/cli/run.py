@@ -55,8 +55,9 @@ def run(
 
     Example: strop run archives/digits --seed 0 --workers 2 --steps 40 --set gate.alpha=0.01
     """
-    from harness.cli.settings import find_subject, gather, policy_path
+    from harness.cli.settings import counted, find_subject, gather, policy_path
 
+    counted("--workers", workers)
     overrides = gather(settings or [], agent=agent, steps=steps, rollouts=rollouts, wall=wall, box=box)
     folder = find_subject(subject)
     chosen = policy_path(policy)
@@ -67,7 +68,22 @@ def run(
         return open_run(folder, seed=seed, workers=workers, policy=chosen, overrides=overrides, runs=runs)
 
     display = _display(plain=plain, json_events=json_events, as_json=as_json, quiet=quiet)
+    if not quiet and not as_json:
+        _say_uncommitted(folder, display, events=json_events)
     _drive(opening, display, as_json=as_json, silent=json_events)
+
+
+def _say_uncommitted(folder: Path, display: Display, *, events: bool) -> None:
+    from harness.policy.load import SUBJECT_FILE
+    from harness.repo.uncommitted import uncommitted
+    from harness.report.claims import working_tree_claim
+
+    found = uncommitted(folder, own=(SUBJECT_FILE,))
+    text = working_tree_claim(found.as_json() if found else {})
+    if text and events:
+        display.say(text)
+    elif text:
+        typer.echo(f"strop: {text}", err=True)
 
 
 def resume(

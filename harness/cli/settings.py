@@ -27,8 +27,8 @@ def gather(
     """The overrides of one `strop run`. A named option and `--set` of the same key is an InputError."""
     named: dict[str, object] = {
         "agent.name": agent,
-        "budget.steps": steps,
-        "budget.rollouts": rollouts,
+        "budget.steps": counted("--steps", steps),
+        "budget.rollouts": counted("--rollouts", rollouts),
         "budget.wall_s": None if wall is None else seconds(wall),
         "box.backend": box,
     }
@@ -39,6 +39,13 @@ def gather(
             raise InputError("set twice", file="--set", key=key, mend="give it once")
         chosen[key] = value
     return chosen
+
+
+def counted(flag: str, value: int | None) -> int | None:
+    """`value`, if there can be so many. Raises InputError that names the flag."""
+    if value is not None and value < 1:
+        raise InputError(f"must be at least 1, not {value}", file=flag, mend="leave it out for the policy's own")
+    return value
 
 
 def parse(setting: str) -> tuple[str, object]:
@@ -58,7 +65,10 @@ def seconds(text: str) -> float:
     match = _WALL.fullmatch(text.strip())
     if match is None:
         raise InputError(f"{text!r} is not a time", file="--wall", mend="for example: 90, 90s, 30m or 8h")
-    return float(match[1]) * _SECONDS[match[2]]
+    found = float(match[1]) * _SECONDS[match[2]]
+    if found <= 0:
+        raise InputError("must be more than 0", file="--wall", mend="for example: 90, 90s, 30m or 8h")
+    return found
 
 
 def policy_path(policy: str | None) -> str | None:

@@ -84,9 +84,8 @@ def _split_folders(file: SubjectFile, whole: Tree, source: Path) -> dict[Split, 
             continue
         folders[split] = clean = folder.strip("/").removeprefix("./")
         if not whole.subtree(clean):
-            raise InputError(
-                f"{folder!r} holds no files", file=source, key=f"splits.{split}", mend="name a folder of this subject"
-            )
+            problem, mend = _not_there(source.parent / clean, folder)
+            raise InputError(problem, file=source, key=f"splits.{split}", mend=mend)
     _check_disjoint(folders, source)
     if file.eval.mode == "split" and not file.splits.allow_missing:
         for split in Split:
@@ -100,6 +99,16 @@ def _split_folders(file: SubjectFile, whole: Tree, source: Path) -> dict[Split, 
     if file.eval.mode == "split" and Split.VISIBLE not in folders:
         raise InputError("missing", file=source, key="splits.visible", mend="split mode needs visible examples")
     return folders
+
+
+def _not_there(place: Path, folder: str) -> tuple[str, str]:
+    """(problem, mend) for a split none of whose files belong to the subject."""
+    if place.is_dir() and any(place.iterdir()):
+        return (
+            f"{folder!r} is there, but none of its files belong to the subject: git-ignored or not tracked",
+            f"let them belong to it: `git add -f {folder}`, or outside a repository take it out of .gitignore",
+        )
+    return f"{folder!r} holds no files", "name a folder of this subject"
 
 
 def _check_disjoint(folders: Mapping[Split, str], source: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,12 +10,36 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from harness.errors import InputError
 from harness.policy.schema import Policy, SubjectFile
 from harness.resources import resource
 
 SUBJECT_FILE = "strop.toml"
+MAX_BYTES = 2**20
+_PLAIN = {
+    "greater_than": "must be more than {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than": "must be less than {lt:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "too_short": "is empty: it needs at least {min_length}",
+    "string_too_short": "is empty",
+    "string_too_long": "has more than {max_length} characters",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "string_type": "must be text, in quotes",
+    "tuple_type": 'must be a list, as in ["a", "b"]',
+    "dict_type": "must be a table",
+    "model_type": "must be a table",
+    "literal_error": "must be one of {expected}",
+}
+_MEND = {"subject.editable": 'name at least one path, as in editable = ["train.py"]'}
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -83,9 +108,17 @@ def override(policy: Policy, dotted: Mapping[str, object]) -> Policy:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Parse a TOML file. Raises InputError with the line for anything that is not TOML in UTF-8."""
+    """Parse a TOML file. Raises InputError with the line for anything that is not TOML in UTF-8, or is too large."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise InputError(
+                f"is too large: more than {MAX_BYTES // 2**20} MB",
+                file=path,
+                mend="is it the right file? keep data out of it",
+            )
+        return tomllib.loads(data.decode("utf-8"))
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", file=path, mend="check its permissions") from error
     except RecursionError as error:
@@ -109,19 +142,25 @@ def _validate(model: type[_Model], values: Mapping[str, Any], path: Path, key_pr
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        first, *more = error.errors(include_url=False, include_context=False)
+        first, *more = error.errors(include_url=False)
         key = key_prefix + ".".join(str(part) for part in first["loc"])
         rest = f" (and {len(more)} more)" if more else ""
-        message, mend = _explain(first["type"], first["msg"], key, model)
+        message, mend = explain(first, key, model)
         raise InputError(message + rest, file=path, key=key, mend=mend) from None
 
 
-def _explain(kind: str, message: str, key: str, model: type[BaseModel]) -> tuple[str, str]:
+def explain(error: ErrorDetails, key: str, model: type[BaseModel]) -> tuple[str, str]:
+    """(what is wrong, what to do) of one of pydantic's errors, in plain words."""
+    kind, given = error["type"], error["input"]
+    if isinstance(given, float) and math.isnan(given):
+        return "is not a number (nan)", "give a number"
     if kind == "extra_forbidden":
         return "unknown key", f"remove it; keys here: {', '.join(_siblings(model, key)) or 'none'}"
     if kind == "missing":
         return "missing", f"add `{key.rpartition('.')[2]}`; see `strop init` for a complete file"
-    return message.removeprefix("Value error, "), "correct the value"
+    if kind in _PLAIN:
+        return _PLAIN[kind].format(**error.get("ctx", {})), _MEND.get(key, "correct the value")
+    return error["msg"].removeprefix("Value error, "), "correct the value"
 
 
 def _siblings(model: type[BaseModel], key: str) -> list[str]:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.report.numbers import as_float, change, duration, interval, number, part
+from harness.records import Verdict
+from harness.report.numbers import as_float, change, duration, interval, number, part, words
 from harness.untrusted import line
 
 if TYPE_CHECKING:
@@ -115,9 +116,110 @@ def mode_claim(summary: Mapping[str, Json]) -> str:
     return "split: a second box, without candidate code, computes the score"
 
 
+def working_tree_claim(found: Mapping[str, Json]) -> str:
+    """How the root differs from the subject's last commit; nothing when it does not."""
+    counts = part(found, "counts")
+    said = [
+        f"{_count(counts.get(kind), *noun)} {what} ({_some(found.get(kind), counts[kind])})"
+        for kind, noun, what in (
+            ("changed", ("file",), "with uncommitted changes: the root has them as they lie there"),
+            ("untracked", ("file", " or folder", "s or folders"), "not tracked by git and left out"),
+        )
+        if counts.get(kind)
+    ]
+    return "; ".join(said)
+
+
+def _some(names: Json, count: Json) -> str:
+    found = names if isinstance(names, list) else []
+    more = f" and {int(as_float(count) or 0) - 3} more" if len(found) > 3 else ""
+    return ", ".join(line(str(name), 60) for name in found[:3]) + more
+
+
+def rootless(summary: Mapping[str, Json]) -> bool:
+    """Whether the run ended because its root has no score: then there is nothing that `strop resume` could do."""
+    return not part(summary, "root") and "the root itself has no score" in str(summary.get("reason"))
+
+
 def isolation_claim(summary: Mapping[str, Json]) -> str:
     """The box back end, and what it is not."""
     return line(str(summary.get("isolation") or "not opened yet"))
+
+
+def why(verdict: Verdict, reason: str, evidence: Mapping[str, Json]) -> str:
+    """Why a ticket ended as it did, from the numbers its decision rests on.
+
+    For the owner of the run. It tells of the holdout, so a proposer never sees it: for them there is `reason`.
+    """
+    said = line(reason, 400)
+    if verdict not in (Verdict.DISCARDED, Verdict.ARCHIVED):
+        return said
+    stages = {name: part(evidence, name) for name in evidence}
+    causes = (_not_better(stages), _not_confirmed(stages), _not_accepted(stages), _not_hidden(stages))
+    cause = next(filter(None, causes), "")
+    if not cause:
+        return said
+    return cause if verdict is Verdict.DISCARDED else f"{said}; not the best: {cause}"
+
+
+def _not_better(stages: Mapping[str, Mapping[str, Json]]) -> str:
+    screen, simpler = stages.get("screen", {}), stages.get("simplicity", {})
+    gain, needed = as_float(screen.get("gain")), as_float(screen.get("needed")) or 0.0
+    mine, theirs = as_float(simpler.get("candidate")), as_float(simpler.get("incumbent"))
+    if gain is None or (mine is not None and theirs is not None and mine < theirs):
+        return ""
+    if gain <= 0:
+        return f"worse by {number(-gain)}" if gain else "no better and no worse"
+    return f"gain {number(gain)}, needed {number(needed)}" if gain < needed * (1 - 1e-9) else ""
+
+
+def _not_confirmed(stages: Mapping[str, Mapping[str, Json]]) -> str:
+    again, confirm = stages.get("recheck", {}), stages.get("confirm", {})
+    if again.get("passed") is False:
+        return f"another run of it gave {number(again.get('score'))}"
+    if confirm.get("failed"):
+        return f"it failed in {words(confirm['failed'])} of the runs that should confirm it"
+    if confirm.get("why"):
+        return line(str(confirm["why"]))
+    bound, needed = as_float(confirm.get("lower_bound")), as_float(confirm.get("needed"))
+    if bound is None or needed is None or bound > needed:
+        return ""
+    mean = f"mean gain {number(confirm.get('mean_gain'))} on fresh pairs"
+    return f"{mean}, but its lower bound {number(bound)} is not above {number(needed)}"
+
+
+def _not_accepted(stages: Mapping[str, Mapping[str, Json]]) -> str:
+    guards, items = stages.get("guards", {}), stages.get("items", {})
+    if guards.get("regressed"):
+        return f"a guard got worse: {line(words(guards['regressed']))}"
+    if items.get("passed") is False:
+        return f"the paired test over examples gives p {number(items.get('p'))}, needed {number(items.get('alpha'))}"
+    return ""
+
+
+def _not_hidden(stages: Mapping[str, Mapping[str, Json]]) -> str:
+    holdout = stages.get("holdout", {})
+    if holdout.get("why"):
+        return f"the holdout is {line(str(holdout['why']))}: it is not asked any more"
+    if holdout.get("passed") is not False:
+        return ""
+    seen = stages.get("confirm", {}).get("mean_gain", stages.get("screen", {}).get("gain"))
+    return f"gain {number(seen)} on visible, but the holdout said no"
+
+
+def brief(note: str, limit: int = 300) -> str:
+    """A proposer's note on one line; a file that every one of its changes names is named once."""
+    parts = note.split("; ")
+    file, colon, _ = parts[0].partition(": ")
+    shared = f"{file}{colon}"
+    if colon and " " not in file and all(one.startswith(shared) for one in parts):
+        note = shared + "; ".join(one.removeprefix(shared) for one in parts)
+    return line(note, limit)
+
+
+def evidence_rows(evidence: Mapping[str, Json]) -> list[tuple[str, str]]:
+    """(stage, its numbers in words) of everything a decision rests on."""
+    return [(line(name), line(words(value), 600)) for name, value in evidence.items()]
 
 
 def _count(value: Json, noun: str, one: str = "", many: str = "s") -> str:

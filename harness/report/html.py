@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections import Counter
@@ -16,13 +15,23 @@ from plotly.offline import get_plotlyjs  # pyright: ignore[reportMissingTypeStub
 
 from harness.errors import StorageError
 from harness.records import Json, Verdict
-from harness.report.claims import budget_rows, claims, holdout_claim, isolation_claim, mode_claim, vault_claim
+from harness.report.claims import (
+    budget_rows,
+    claims,
+    evidence_rows,
+    holdout_claim,
+    isolation_claim,
+    mode_claim,
+    vault_claim,
+    working_tree_claim,
+)
 from harness.report.numbers import duration, metric, part
 from harness.report.plots import COLOURS, metric_figure, tree_figure, tree_width
 from harness.report.view import RunView, TicketView, load
 
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 DIFF_CHARACTERS = 3_000_000
+_AGAIN = "free space, fix permissions, or name another place with --out; the run itself is safe"
 
 
 async def write_report(folder: Path, out: Path | None) -> Path:
@@ -39,7 +48,7 @@ async def write_report(folder: Path, out: Path | None) -> Path:
 def render(view: RunView) -> str:
     """The page. Everything but our own scripts is escaped by the template."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(metric=metric, evidence=_evidence)  # pyright: ignore[reportUnknownMemberType]
+    environment.filters.update(metric=metric, evidence=evidence_rows)  # pyright: ignore[reportUnknownMemberType]
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     return template.render(
         view=view,
@@ -98,6 +107,7 @@ def _facts(view: RunView) -> list[tuple[str, str]]:
         ("ledger head", str(summary.get("ledger_head"))),
         ("ledger seal", str(summary.get("seal"))),
         ("folder", str(summary.get("folder"))),
+        *([("working tree", ahead)] if (ahead := working_tree_claim(part(summary, "uncommitted"))) else []),
     ]
 
 
@@ -119,10 +129,6 @@ def _budget(summary: Mapping[str, Json]) -> list[tuple[str, float, str]]:
     return rows
 
 
-def _evidence(value: Mapping[str, Json]) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=1)
-
-
 def _replace(place: Path, text: str) -> None:
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -136,4 +142,4 @@ def _replace(place: Path, text: str) -> None:
             Path(draft).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise StorageError(place, reason=error.strerror or str(error)) from error
+        raise StorageError(place, reason=error.strerror or str(error), mend=_AGAIN) from error

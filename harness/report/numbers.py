@@ -11,14 +11,17 @@ if TYPE_CHECKING:
 
 def metric(value: float | None, missing: str = "-") -> str:
     """A metric: six significant digits, and a dash when there is none."""
-    return missing if value is None else f"{value:.6g}"
+    return missing if value is None else f"{value + 0.0:.6g}"  # -0.0 + 0.0 is 0.0
 
 
 def change(new: float | None, old: float | None) -> str:
     """How far `new` is from `old`, as a signed percentage of it; nothing when it is nought or cannot be said."""
     if new is None or old is None or old == 0:
         return ""
-    return "" if new == old else f"{100 * (new - old) / abs(old):+.1f} %"
+    if new == old:
+        return ""
+    share = f"{100 * (new - old) / abs(old):+.1f} %"
+    return "0.0 %" if share in {"+0.0 %", "-0.0 %"} else share
 
 
 def duration(seconds: float) -> str:
@@ -43,6 +46,19 @@ def as_float(value: Json) -> float | None:
 def number(value: Json) -> str:
     """A JSON number as a metric."""
     return metric(as_float(value))
+
+
+def words(value: Json) -> str:
+    """Any JSON for people: rounded numbers, yes and no, `key value` pairs, and no brackets."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name.replace('_', ' ')} {words(below)}" for name, below in value.items())
+    if isinstance(value, list):
+        return " ".join(words(item) for item in value) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return metric(value)
+    return "none" if value is None else str(value)
 
 
 def interval(value: Json) -> str:

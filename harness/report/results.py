@@ -28,4 +28,6 @@ def results_tsv(view: RunView) -> str:
 
 
 def _line(tree: str, score: float | None, status: str, description: str) -> str:
-    return "\t".join((tree[:7], "" if score is None else f"{score:.6f}", "", status, description.replace("\t", " ")))
+    return "\t".join(
+        (tree[:7], "" if score is None else f"{score + 0.0:.6f}", "", status, description.replace("\t", " "))
+    )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from harness.archive.sqlite import SqliteArchive
 from harness.errors import InputError
 from harness.records import Json, Outcome, RolloutKey, Split, Variant, Verdict
+from harness.report.claims import brief, rootless, why
 from harness.report.numbers import part
 from harness.report.patches import Patches
 from harness.research.cross_check import fold
@@ -47,6 +48,11 @@ class TicketView:
     incumbent_score: float | None
     at: str
     patch: str
+
+    @property
+    def why(self) -> str:
+        """The cause of the decision in one line, from its evidence."""
+        return why(self.verdict, self.reason, self.evidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +146,12 @@ async def load(folder: Path, *, patches: bool = True) -> RunView:
     standing = fold(rows)
     summary = await summarize(folder)
     root = standing.variants.get(ROOT)
+    if root is None and rootless(summary):
+        raise InputError(
+            "its root has no score, so nothing was tried",
+            file=folder,
+            mend="make the subject run and score as it is, then start a new run; `strop status` says what went wrong",
+        )
     if root is None:
         raise InputError(
             "its root is not measured yet", file=folder, mend="look again when it is, or `strop resume` it"
@@ -178,7 +190,7 @@ def _ticket(row: LedgerEntry, standing: Standing, diffs: Mapping[int, str]) -> T
         tree=str(proposal["tree"]) if proposal.get("tree") else None,
         score=attempt.score,
         parent_score=attempt.parent_score,
-        note=line(attempt.note),
+        note=brief(attempt.note),
         reason=line(attempt.reason, 400),
         violations=tuple(line(str(text)) for text in violations) if isinstance(violations, list) else (),
         evidence=part(part(row.body, "decision"), "evidence"),
@@ -190,7 +202,7 @@ def _ticket(row: LedgerEntry, standing: Standing, diffs: Mapping[int, str]) -> T
 
 
 def _encoded(variant: Variant) -> Variant:
-    return replace(variant, note=line(variant.note))
+    return replace(variant, note=brief(variant.note))
 
 
 def _rollout(key: RolloutKey, _seed: int, outcome: Outcome | None) -> RolloutView:

@@ -45,5 +45,10 @@ def origin_of(rows: Sequence[LedgerEntry]) -> tuple[str | None, str | None]:
     return folder if isinstance(folder, str) else None, commit if isinstance(commit, str) else None
 
 
+def uncommitted_in(rows: Sequence[LedgerEntry]) -> Json:
+    """What of the subject its last commit did not hold when the run began; None for nothing."""
+    return next((row.obs.get("uncommitted") for row in rows if row.kind == "run"), None)
+
+
 def _last(rows: Sequence[LedgerEntry], name: str) -> object:
     return next((row.obs.get(name) for row in reversed(rows) if row.kind == "session"), None)

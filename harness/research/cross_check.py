@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import asdict, is_dataclass
+from typing import Any, TypeVar, cast
 
 from harness.archive.base import LedgerEntry, StoredProposal
 from harness.archive.ledger import canonical
@@ -12,6 +14,7 @@ from harness.errors import IntegrityError
 from harness.records import Outcome, RolloutKey
 from harness.research.rollouts import cite, same_items
 from harness.research.standing import ROOT, Standing
+from harness.untrusted import line
 
 ONCE = ("run", "root", "stop", "vault")
 
@@ -26,7 +29,7 @@ def fold(rows: Sequence[LedgerEntry]) -> Standing:
     for row in rows:
         name = f"ledger {row.seq}"
         if row.kind not in (*ONCE, "ticket", "session") or (row.body is None) != (row.kind == "session"):
-            raise IntegrityError(name, expected="a row of a known kind", found=repr(row.kind))
+            raise IntegrityError(name, expected="a row of a known kind", found=line(row.kind))
         if row.kind in ONCE and row.kind in seen:
             raise IntegrityError(name, expected=f"one {row.kind} entry", found="a second one")
         seen.add(row.kind)
@@ -41,7 +44,8 @@ def fold(rows: Sequence[LedgerEntry]) -> Standing:
                 standing.apply_ticket(row.body)
                 _same(f"{name} incumbent", standing.incumbent.id, row.body["incumbent"])
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError) as error:
-            raise IntegrityError(name, expected=f"a {row.kind} entry that fits here", found=repr(error)) from error
+            what = f"one without {error}" if isinstance(error, KeyError) else f"one that does not: {error}"
+            raise IntegrityError(name, expected=f"a {row.kind} entry that fits here", found=what) from error
     return standing
 
 
@@ -108,7 +112,8 @@ def _cited_proposal(body: Mapping[str, Any]) -> dict[str, Any]:
 def _same_rows(kind: str, found: Mapping[Any, _T], expected: Mapping[Any, _T]) -> None:
     for name in _in_order([*expected, *found]):
         if found.get(name) != expected.get(name):
-            raise IntegrityError(f"{kind} {name}", expected=_shown(expected.get(name)), found=_shown(found.get(name)))
+            before, after = _apart(_plain(expected.get(name)), _plain(found.get(name)))
+            raise IntegrityError(f"{kind} {name}", expected=before, found=after)
 
 
 def _in_order(names: Iterable[Any]) -> list[Any]:
@@ -117,8 +122,29 @@ def _in_order(names: Iterable[Any]) -> list[Any]:
 
 def _same(name: str, found: object, expected: object) -> None:
     if canonical(found) != canonical(expected):
-        raise IntegrityError(name, expected=_shown(expected), found=_shown(found))
+        before, after = _apart(_plain(expected), _plain(found))
+        raise IntegrityError(name, expected=before, found=after)
+
+
+def _apart(expected: object, found: object, place: str = "") -> tuple[str, str]:
+    """Both sides of the first value that differs, with its place inside the record."""
+    one, other = _table(expected), _table(found)
+    if one is not None and other is not None:
+        for key in _in_order([*one, *other]):
+            if one.get(key) != other.get(key):
+                return _apart(one.get(key), other.get(key), f"{place}{key} ")
+    return place + _shown(expected), place + _shown(found)
+
+
+def _table(value: object) -> dict[str, Any] | None:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def _plain(value: object) -> object:
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 def _shown(value: object) -> str:
-    return "nothing" if value is None else str(value)[:200]
+    if value is None:
+        return "nothing"
+    return line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))

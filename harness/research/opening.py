@@ -29,6 +29,7 @@ from harness.records import Json, Outcome, RolloutKey, Split
 from harness.repo.door import Refusal, admit, scan_folder
 from harness.repo.export import origin
 from harness.repo.store import TreeStore
+from harness.repo.uncommitted import uncommitted
 from harness.research.baseline import least_rollouts
 from harness.research.cross_check import fold
 from harness.research.models import check_models
@@ -100,6 +101,9 @@ async def begin(plan: Plan, hold: Hold) -> None:
     seen: dict[str, Json] = {"subject_folder": str(await anyio.to_thread.run_sync(plan.folder.resolve))}
     if came_from is not None:
         seen["subject_commit"] = came_from.commit
+    ahead = await anyio.to_thread.run_sync(lambda: uncommitted(plan.folder, own=(SUBJECT_FILE,)))
+    if ahead is not None and (ahead.changed or ahead.untracked):
+        seen["uncommitted"] = ahead.as_json()
     await hold.append("run", body, seen)
 
 

@@ -14,6 +14,7 @@ from harness.errors import InputError, StorageError
 RUNS_VARIABLE = "STROP_RUNS"
 STORE, LOCK = "archive.git", "lock"
 _DEFAULT = Path(".strop") / "runs"
+_ELSEWHERE = "no run was begun; free space, fix permissions, or name another folder with --runs"
 
 
 def runs_folder(given: Path | None = None) -> Path:
@@ -41,7 +42,7 @@ def new_folder(runs: Path, subject: str, now: str, run_id: str | None = None) ->
                 continue
             return folder.resolve()
     except OSError as error:
-        raise StorageError(runs, reason=error.strerror or str(error)) from error
+        raise StorageError(runs, reason=error.strerror or str(error), mend=_ELSEWHERE) from error
     raise StorageError(runs, reason="a thousand runs were started in this second")
 
 

@@ -11,7 +11,7 @@ from harness.archive.lock import holder
 from harness.archive.sqlite import SqliteArchive
 from harness.errors import InputError
 from harness.records import Json, Split
-from harness.research.account import isolation_of, origin_of, sealed_wall_s, state_of
+from harness.research.account import isolation_of, origin_of, sealed_wall_s, state_of, uncommitted_in
 from harness.research.cross_check import fold
 from harness.research.models import model_account
 from harness.research.standing import ROOT, Standing
@@ -38,6 +38,7 @@ async def summarize(folder: Path) -> dict[str, Json]:
         "isolation": isolation_of(rows),
         "subject_folder": came_from,
         "subject_commit": commit,
+        "uncommitted": uncommitted_in(rows),
         "lost_rollouts": counts.lost,
         "budget": {
             **_budget(found, counts.finished, max(wall, sealed_wall_s(rows))),

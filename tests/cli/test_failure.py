@@ -67,7 +67,9 @@ def test_an_unexpected_error_says_where_and_asks_for_a_report(capsys):
     assert "STROP_DEBUG=1" in said
 
 
-@pytest.mark.parametrize("words", ["'log', '--json'", "'log'", "'log', '--tsv'", "'diff'"])
+@pytest.mark.parametrize(
+    "words", ["'log', '--json'", "'log'", "'log', '--tsv'", "'diff'", "'--help'", "'run', '--help'", ""]
+)
 def test_a_reader_that_goes_away_is_no_error(runs, words):
     reading, writing = os.pipe()
     os.close(reading)

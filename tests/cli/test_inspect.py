@@ -76,3 +76,20 @@ def test_list_of_nothing_is_no_error(strop, tmp_path):
 def test_the_next_command_finds_the_run(strop, runs, monkeypatch):
     monkeypatch.setenv("STROP_RUNS", str(runs))
     assert "strop export toy-1 --to better/" in strop("status").out
+
+
+def test_a_root_without_a_score_is_not_offered_a_resume(strop, tmp_path, monkeypatch):
+    folder = tmp_path / "subject"
+    folder.mkdir()
+    (folder / "train.py").write_text("raise SystemExit(3)\n")
+    words = ["--mode", "inline", "--editable", "train.py", "--run", "python train.py", "--metric", "loss"]
+    assert strop("init", folder, *words, "--direction", "min", "--result", "stdout").code == 0
+    assert strop("run", folder, "--box", "process", "--quiet").code == 2
+    out = strop("status").out
+    assert "root      the root has no score" in out
+    assert "next      make the subject run and score as it is" in out
+    assert "strop resume" not in out
+    assert "the root has no score" in strop("list").out
+    said = strop("log")
+    assert said.code == 2
+    assert "strop resume" not in said.err

@@ -74,3 +74,26 @@ def test_diff_is_by_default_everything_that_was_won(strop):
 def test_diff_between_two(strop):
     assert "-RATE = 0.2\n" in strop("diff", "v1", "v5").out
     assert strop("diff", "v1", "v1").out == ""
+
+
+def test_log_and_show_say_why_and_the_json_too(strop, runs):
+    assert "(discarded for a reason)" in strop("log").out.splitlines()[3]
+    assert json.loads(strop("log", "--json").out)[1]["why"] == "discarded for a reason"
+    out = strop("show", "v5").out
+    assert "  screen    candidate 0.125, incumbent 0.2" in out
+    assert "  holdout   asked yes, passed yes, score 0.2" in out
+    assert "{" not in out.partition("diff --git")[0]
+
+
+def test_a_pipe_gets_lines_without_padding(strop):
+    out = strop("log").out
+    assert all(line == line.rstrip() for line in out.splitlines())
+    assert len(out.splitlines()) == 8
+
+
+def test_a_narrow_terminal_gets_plain_lines(strop, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    lines = strop("log").out.splitlines()
+    assert lines[0] == "v0  root  0.25  as it was given"
+    assert lines[1].startswith("t1  v1  v0  kept  0.2  -20.0 %  RATE 0.1 -> 0.2")
+    assert len(lines) == 7

@@ -79,6 +79,13 @@ def test_plain_lines_one_a_decision():
     assert lines[4:] == ["stopped: steps: all taken", "finished"]
 
 
+def test_an_interrupted_run_is_not_called_finished():
+    lines = []
+    display = PlainDisplay(lines.append)
+    display.take(RunFinished({"state": "interrupted"}))
+    assert lines == ["interrupted"]
+
+
 def test_a_ticket_without_a_score_shows_a_dash_and_never_a_zero():
     lines = []
     display = PlainDisplay(lines.append)

@@ -85,6 +85,8 @@ def test_json_events_are_nothing_but_json(strop, subject):
         ["--policy", "nothing"],
         ["--agent", "nobody"],
         ["--steps", "0"],
+        ["--workers", "0"],
+        ["--set", "budget.wall_s=nan"],
         ["--json", "--json-events"],
     ],
 )
@@ -129,3 +131,36 @@ def test_a_run_outlives_the_reader_of_its_log(strop, subject, tmp_path):
         assert process.wait(timeout=60) == 0
     assert err == ""
     assert json.loads(strop("status", "--json").out)["state"] == "finished"
+
+
+def test_workers_of_nothing_name_the_flag_and_nan_is_no_number(strop, subject):
+    assert "--workers: must be at least 1" in strop(*words(subject, "--workers", "0")).err
+    assert "not a number" in strop(*words(subject, "--set", "budget.wall_s=nan")).err
+
+
+def test_what_is_not_committed_is_said_and_kept_for_the_report(strop, subject):
+    def git(*argv):
+        identity = ["-c", "user.name=me", "-c", "user.email=me@localhost"]
+        subprocess.run(["git", *identity, *argv], cwd=subject, check=True, capture_output=True)
+
+    git("init", "-q")
+    git("add", "train.py")
+    git("commit", "-q", "-m", "first")
+    (subject / "train.py").write_text(TRAIN + "# more\n")
+    (subject / "notes.txt").write_text("")
+    said = strop(*words(subject, "--steps", "1"))
+    assert said.code == 0, said.err
+    told = "1 file with uncommitted changes: the root has them as they lie there (train.py)"
+    assert f"strop: {told}; 1 file or folder not tracked by git and left out (notes.txt)\n" in said.err
+    assert f"\ntree      {told}" in said.out
+    summary = json.loads(strop("status", "--json").out)
+    assert summary["uncommitted"]["counts"] == {"changed": 1, "untracked": 1}
+    assert told in Path(summary["report"]).read_text()
+
+
+def test_a_runs_folder_that_cannot_be_made_speaks_of_no_resume(strop, subject, tmp_path):
+    (tmp_path / "file").write_text("")
+    said = strop(*words(subject, "--runs", tmp_path / "file" / "runs"))
+    assert said.code == 3
+    assert "no run was begun" in said.err
+    assert "resume" not in said.err

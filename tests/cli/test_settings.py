@@ -51,6 +51,12 @@ def test_what_is_no_time_is_an_input_error(text):
         seconds(text)
 
 
+@pytest.mark.parametrize(("name", "value"), [("steps", 0), ("rollouts", -1), ("wall", "0s")])
+def test_a_budget_of_nothing_names_its_flag(name, value):
+    with pytest.raises(InputError, match=f"--{name}: must be"):
+        gather([], **{**NOTHING, name: value})
+
+
 def test_options_become_policy_keys():
     found = gather(["gate.pairs=6"], agent="search", steps=3, rollouts=9, wall="1m", box="embedded")
     assert found == {

@@ -100,3 +100,15 @@ def test_a_split_without_labels():
 def test_missing_splits_can_be_owned_up_to():
     made = file(splits={"holdout": None, "vault": None, "allow_missing": True})
     assert list(pin(made, whole(), SOURCE).splits) == [Split.VISIBLE]
+
+
+def test_a_split_that_is_there_but_ignored_says_so(tmp_path):
+    folder = tmp_path / "data" / "visible" / "inputs"
+    folder.mkdir(parents=True)
+    (folder / "x.csv").write_text("1")
+    gone = [path for path in PATHS if path.startswith("data/visible")]
+    with pytest.raises(InputError, match="is there, but none of its files belong") as refused:
+        pin(file(), whole(without=gone), tmp_path / "strop.toml")
+    assert "git add -f data/visible" in refused.value.mend
+    with pytest.raises(InputError, match="holds no files"):
+        pin(file(), whole(without=gone), SOURCE)

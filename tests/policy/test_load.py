@@ -48,7 +48,7 @@ def test_overrides_from_the_command_line_win_over_the_file(tmp_path):
         ('direction = "min"', "", "eval.direction", "missing"),
         ('name = "toy"', 'name = "toy"\ncolour = 1', "subject.colour", "unknown key"),
         ("budget.steps = 7", "budget.stepz = 7", "policy.budget.stepz", "unknown key"),
-        ("budget.steps = 7", "budget.steps = 0", "policy.budget.steps", "greater than or equal to 1"),
+        ("budget.steps = 7", "budget.steps = 0", "policy.budget.steps", "must be at least 1"),
         ("budget.steps = 7", "gate.alpha = 2.0", "policy.gate.alpha", "less than 1"),
         ('use = "guarded"', 'use = "nonsense"', "policy.use", "no policy called"),
         ('direction = "min"', 'direction = "down"', "eval.direction", "'min' or 'max'"),
@@ -56,8 +56,11 @@ def test_overrides_from_the_command_line_win_over_the_file(tmp_path):
         ("range = [0.0, 1.0]", "range = [0.0, inf]", "eval.range", "finite"),
         ('score = ["python", "score.py"]', "", "eval", "needs a `score` command"),
         ('mode = "split"', 'mode = "inline"', "eval", "no scorer box"),
-        ("editable = [", "editable = 3 # [", "subject.editable", "tuple"),
+        ("editable = [", "editable = 3 # [", "subject.editable", "must be a list"),
         ('run = ["python", "train.py"]', "run = []", "eval.run", "at least 1"),
+        ('editable = ["train.py"]', "editable = []", "subject.editable", "name at least one path"),
+        ("budget.steps = 7", "budget.wall_s = nan", "policy.budget.wall_s", "not a number"),
+        ("budget.steps = 7", 'budget.steps = "many"', "policy.budget.steps", "a whole number"),
     ],
 )
 def test_one_clear_error_names_file_key_and_mend(tmp_path, old, new, key, word):
@@ -120,3 +123,9 @@ def test_a_policy_that_uses_nothing_new_is_recorded_as_before():
     used = Policy.model_validate({"archive": {"mode": "keep_all"}}).model_dump(mode="json")
     assert used["archive"]["mode"] == "keep_all"
     assert "select" not in used
+
+
+def test_a_file_that_is_no_subject_file_by_its_size(tmp_path):
+    (tmp_path / "strop.toml").write_text("# " + "x" * 2**21)
+    with pytest.raises(InputError, match="too large"):
+        load_subject(tmp_path)

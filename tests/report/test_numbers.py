@@ -8,12 +8,21 @@ from harness.report.numbers import as_float, change, duration, interval, metric,
 def test_a_missing_metric_is_a_dash_and_never_a_zero():
     assert metric(None) == "-"
     assert metric(0.0) == "0"
+    assert metric(-0.0) == "0"
     assert metric(0.123456789) == "0.123457"
 
 
 @pytest.mark.parametrize(
     ("new", "old", "said"),
-    [(0.5, 1.0, "-50.0 %"), (-0.5, -1.0, "+50.0 %"), (None, 1.0, ""), (1.0, None, ""), (1.0, 0.0, ""), (2.0, 2.0, "")],
+    [
+        (0.5, 1.0, "-50.0 %"),
+        (-0.5, -1.0, "+50.0 %"),
+        (None, 1.0, ""),
+        (1.0, None, ""),
+        (1.0, 0.0, ""),
+        (2.0, 2.0, ""),
+        (0.99999, 1.0, "0.0 %"),
+    ],
 )
 def test_change_is_relative_to_the_size_of_the_old_value(new, old, said):
     assert change(new, old) == said

@@ -302,3 +302,11 @@ async def test_a_variant_outside_the_editable_paths_is_named(run):
 async def test_what_is_no_run_is_an_input_error(tmp_path):
     with pytest.raises(InputError):
         await verify(tmp_path)
+
+
+async def test_what_differs_is_named_by_its_field_and_not_as_a_whole_record(run):
+    edit(run, "UPDATE variants SET note = 'x' WHERE ticket = 2")
+    with pytest.raises(IntegrityError) as raised:
+        await verify(run)
+    assert raised.value.expected.startswith("note ")
+    assert raised.value.found == "note x"
