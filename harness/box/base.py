@@ -35,12 +35,14 @@ class BoxSpec:
     """What to open. `owner` is the run id every process, folder and container of the box is labelled with.
 
     `link` is the gateway that an evaluation offers to the candidate it runs in such a box; opening ignores it.
+    `reusable` promises that pinned code alone runs in it, so that a pool may hand it out again after a reset.
     """
 
     owner: str
     limits: Limits = field(default_factory=Limits)
     mounts: tuple[Mount, ...] = ()
     link: Link | None = field(default=None, compare=False)
+    reusable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,11 +93,12 @@ class Cgroup:
             self.held |= {controller}
 
     def join(self, pids: Iterable[int]) -> None:
-        """Move processes in. Called before any of the candidate's code runs."""
+        """Move processes in. Called before any of the candidate's code runs. A move costs milliseconds, a look not."""
         for pid in pids:
             for folder in set(self._folders.values()):
-                with contextlib.suppress(ProcessLookupError):
-                    (folder / "cgroup.procs").write_text(str(pid))
+                if str(pid) not in (folder / "cgroup.procs").read_text().split():
+                    with contextlib.suppress(ProcessLookupError):
+                        (folder / "cgroup.procs").write_text(str(pid))
 
     def oom_kills(self) -> int:
         """How many processes of the box the kernel killed for memory so far."""

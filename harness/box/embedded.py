@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Literal
 
 import anyio
-from anyio.abc import Process
 
-from harness.box import bubblewrap, launch, seccomp
+from harness.box import bubblewrap, seccomp, spawn
 from harness.box.base import BoxSpec, Command
 from harness.box.cgroup import Cgroup, seats
 from harness.box.client import Client
@@ -91,10 +90,8 @@ class EmbeddedBoxes:
         if not _OWNER.fullmatch(spec.owner):
             raise ValueError(f"an owner is a plain name of at most 64 characters, not {spec.owner!r}")
         mounts = _mounts(spec)
-        process, info = await self._start(spec, mounts)
-        body = _Body(process, info)
+        body = await unbroken(anyio.to_thread.run_sync(self._start, spec, mounts))
         try:
-            body.group = Cgroup(spec.owner, spec.limits)
             box = await self._greet(body, spec, mounts)
             try:
                 yield box
@@ -106,7 +103,8 @@ class EmbeddedBoxes:
                 await body.process.aclose()
                 await anyio.to_thread.run_sync(body.release)
 
-    async def _start(self, spec: BoxSpec, mounts: list[Bind]) -> tuple[Process, int]:
+    def _start(self, spec: BoxSpec, mounts: list[Bind]) -> _Body:
+        """The processes of one box, in their control group. Blocks."""
         program = self._program or next(iter(bubblewrap.candidates()), None)
         if program is None:
             raise BoxUnavailableError("embedded boxes", reason="no bwrap here", mend=_mend([]))
@@ -120,18 +118,16 @@ class EmbeddedBoxes:
                     inherited=inherited,
                 )
             )
-            command = _as_root(program, words) if os.geteuid() == 0 else _as_is(program, words)
+            group = Cgroup(spec.owner, spec.limits)
             try:
-                process = await unbroken(
-                    anyio.open_process(command, env={}, cwd="/", pass_fds=tuple(inherited), start_new_session=True)
-                )
+                child = _as_root(program, words, inherited) if os.geteuid() == 0 else _as_is(program, words, inherited)
             except OSError as error:
+                group.remove()
                 raise InfraError(f"cannot start {program}: {error}") from error
-            return process, os.dup(info)
+            group.join([child.pid])  # before it forks, most often, so that the worker is born inside
+            return _Body(child, os.dup(info), group)
 
     async def _greet(self, body: _Body, spec: BoxSpec, mounts: list[Bind]) -> LiveBox:
-        assert body.process.stdin is not None
-        assert body.process.stdout is not None
         client = Client(body.process.stdin, body.process.stdout)
         try:
             with anyio.fail_after(START_S):
@@ -144,7 +140,7 @@ class EmbeddedBoxes:
                         keep=bubblewrap.kept([*self._python.binds, *mounts]),
                         disk=True,
                         nproc=_OWN_COUNT,
-                        held=body.group.held if body.group is not None else (),
+                        held=body.group.held,
                     )
                 )
         except TimeoutError:
@@ -167,22 +163,21 @@ def _mounts(spec: BoxSpec) -> list[Bind]:
 class _Body:
     """The processes of one box, as the host holds them: bubblewrap's monitor, the worker, the control group."""
 
-    def __init__(self, process: Process, info: int) -> None:
+    def __init__(self, process: spawn.Child, info: int, group: Cgroup) -> None:
         self.process = process
-        self.group: Cgroup | None = None
+        self.group = group
         self._info = info
         self._worker = -1
 
     def settle(self) -> None:
         """Once the worker has said hello, and before any other code runs: hold it by descriptor while its parent
-        still holds its number, and move everything into the control group."""
+        still holds its number, and see that it is in the control group."""
         try:
             worker = int(json.loads(os.pread(self._info, 65536, 0))["child-pid"])
             self._worker = os.pidfd_open(worker)
         except (OSError, ValueError, KeyError):
             raise InfraError("bubblewrap did not say which process is the box") from None
-        if self.group is not None:
-            self.group.join({self.process.pid, worker})
+        self.group.join([worker])
 
     async def end(self) -> None:
         """Kill the box and wait until nothing is left of it. May be called again."""
@@ -195,8 +190,7 @@ class _Body:
             with anyio.move_on_after(5):
                 await self.process.wait()
                 return
-        with contextlib.suppress(ProcessLookupError):
-            self.process.kill()
+        self.process.kill()
         await self.process.wait()
 
     def release(self) -> None:
@@ -204,29 +198,29 @@ class _Body:
         os.close(self._info)
         if self._worker >= 0:
             os.close(self._worker)
-        if self.group is not None:
-            self.group.remove()
+        self.group.remove()
 
     def oom_kills(self) -> int:
         """How many processes of the box the kernel killed for memory so far."""
-        return self.group.oom_kills() if self.group is not None else 0
+        return self.group.oom_kills()
 
 
-def _as_is(program: Path, words: Sequence[str | Bind]) -> list[str]:
-    return [str(program), *bubblewrap.spelled(iter(words), {})]
+def _as_is(program: Path, words: Sequence[str | Bind], inherited: bubblewrap.Descriptors) -> spawn.Child:
+    return spawn.start([str(program), *bubblewrap.spelled(iter(words), {})], inherited=tuple(inherited))
 
 
-def _as_root(program: Path, words: Sequence[str | Bind]) -> list[str]:
-    """Through launch.py: every source gets a readable place, then the uid is dropped."""
+def _as_root(program: Path, words: Sequence[str | Bind], inherited: bubblewrap.Descriptors) -> spawn.Child:
+    """Every source gets a readable place, and bubblewrap an unprivileged uid."""
     sources = list(dict.fromkeys(word.source for word in words if isinstance(word, Bind)))
-    places = {source: f"{launch.PLACE}/{number}" for number, source in enumerate(sources)}
-    executable = str(program)
-    if not executable.startswith("/usr/"):  # the wheel's: its library lies beside its package
-        places[str(program.parents[2])] = f"{launch.PLACE}/{len(sources)}"
-        sources.append(str(program.parents[2]))
-        executable = f"{launch.PLACE}/{len(sources) - 1}/{program.relative_to(program.parents[2])}"
-    head = [sys.executable, "-I", "-S", "-E", str(Path(launch.__file__)), str(_unprivileged()), str(len(sources))]
-    return [*head, *sources, "--", executable, *bubblewrap.spelled(iter(words), places)]
+    package = None if str(program).startswith("/usr/") else program.parents[2]  # the wheel's libraries lie beside it
+    if package is not None:
+        sources.append(str(package))
+
+    def spell(places: dict[str, str]) -> list[str]:
+        executable = program if package is None else Path(places[str(package)]) / program.relative_to(package)
+        return [str(executable), *bubblewrap.spelled(iter(words), places)]
+
+    return spawn.lifted().start(spell, sources=sources, uid=_unprivileged(), inherited=tuple(inherited))
 
 
 def _unprivileged() -> int:
@@ -256,13 +250,12 @@ def _inherited() -> Generator[tuple[int, bubblewrap.Descriptors]]:
         yield info, bubblewrap.Descriptors(filter_fd, info, files)
 
 
-async def _complaint(process: Process) -> str:
-    """What bubblewrap or the launcher said before it gave up."""
+async def _complaint(process: spawn.Child) -> str:
+    """What bubblewrap said before it gave up."""
     said = b""
-    if process.stderr is not None:
-        with anyio.move_on_after(1), contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError):
-            while len(said) < 4000:
-                said += await process.stderr.receive(4000)
+    with anyio.move_on_after(1), contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+        while len(said) < 4000:
+            said += await process.stderr.receive(4000)
     return said.decode(errors="backslashreplace").strip() or "it said nothing"
 
 

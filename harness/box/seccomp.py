@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import platform
 import struct
+from functools import cache
 
 from harness.box import syscalls
 from harness.errors import BoxUnavailableError
@@ -33,6 +34,7 @@ def _fail(code: int) -> bytes:
     return _step(_RETURN, _ERRNO | code)
 
 
+@cache
 def program(machine: str | None = None) -> bytes:
     """The filter for `machine` (this one by default): 8-byte instructions in this machine's byte order.
 

@@ -63,7 +63,7 @@ class SplitEvaluation:
         """Score plain files that a run of `split` wrote, in a box of pinned code only."""
         settings = self.subject.file.eval
         assert settings.score is not None
-        async with self.boxes.open(self.spec) as box:
+        async with self.boxes.open(replace(self.spec, reusable=True)) as box:
             await box.put(self.subject.scorer.entries(), EVAL, read_only=True)
             await box.put(self.subject.splits[split].labels.entries(), LABELS, read_only=True)
             await box.put(written, OUT, read_only=True)

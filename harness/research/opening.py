@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +15,7 @@ from harness.archive.base import LedgerEntry
 from harness.archive.ledger import verify_chain
 from harness.box.base import Boxes, BoxSpec, Command
 from harness.box.choose import choose
+from harness.box.pool import Pool
 from harness.errors import InfraError, InputError, IntegrityError, StropError
 from harness.evaluation.choose import evaluation_of
 from harness.evaluation.examples import ExampleEvaluation
@@ -160,6 +162,16 @@ def boxes_for(mode: str, policy: Policy) -> Boxes:
 def recorded_boxes(rows: Sequence[LedgerEntry]) -> Boxes:
     """The back end that a run's own record asks for."""
     return boxes_for(run_body(rows)["subject"]["eval"]["mode"], recorded_policy(rows))
+
+
+@asynccontextmanager
+async def pooled(boxes: Boxes) -> AsyncGenerator[Boxes]:
+    """The same boxes, ready before they are asked for."""
+    if isinstance(boxes, NoBoxes):
+        yield boxes
+        return
+    async with Pool(boxes) as pool:
+        yield pool
 
 
 def run_body(rows: Sequence[LedgerEntry]) -> Mapping[str, Any]:

@@ -35,6 +35,7 @@ from harness.research.opening import (
     boxes_for,
     isolation,
     plan,
+    pooled,
     recorded_boxes,
     recorded_policy,
     run_body,
@@ -170,8 +171,8 @@ async def _session(run: Run, hold: Hold, resumed: bool, send: MemoryObjectSendSt
     await _note(hold, "resume" if resumed else "start", isolation=isolation(boxes))
     reason = "its session ended early; `strop resume` goes on"
     try:
-        async with _models(hold) as models:
-            session = await _open(hold, boxes, send, models)
+        async with _models(hold) as models, pooled(boxes) as ready:
+            session = await _open(hold, ready, send, models)
             send.send_nowait(_started(session, resumed))
             async with anyio.create_task_group() as group:
                 group.start_soon(_beat, archive, clock, started)
