@@ -34,7 +34,7 @@ from harness.limits import Limits
 START_S = 20.0
 # Since 5.14 the kernel counts RLIMIT_NPROC per user namespace; before, boxes would starve each other.
 _OWN_COUNT = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2]) >= (5, 14)
-_OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
+OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
 
 
 class EmbeddedBoxes:
@@ -87,7 +87,7 @@ class EmbeddedBoxes:
 
     @asynccontextmanager
     async def _open(self, spec: BoxSpec) -> AsyncGenerator[LiveBox]:
-        if not _OWNER.fullmatch(spec.owner):
+        if not OWNER.fullmatch(spec.owner):
             raise ValueError(f"an owner is a plain name of at most 64 characters, not {spec.owner!r}")
         mounts = _mounts(spec)
         body = await unbroken(anyio.to_thread.run_sync(self._start, spec, mounts))

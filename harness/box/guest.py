@@ -12,6 +12,7 @@ from harness.resources import resource
 
 FOLDER = "/run/guest"
 ENTRY_POINT = f"{FOLDER}/worker.pyc"
+_MODULES = ("frames", "sweep", "watch", "files", "run", "serve")
 _UNCHECKED_HASH = (1).to_bytes(4, "little") + bytes(8)
 
 
@@ -27,6 +28,13 @@ def guest_files() -> Mapping[str, bytes]:
     for path in sorted((guest / "etc").iterdir()):
         files[f"/etc/{path.name}"] = path.read_bytes()
     return files
+
+
+@cache
+def guest_sources() -> Mapping[str, bytes]:
+    """{module: source} of the worker, each after those that it imports."""
+    guest = resource("sandbox") / "guest"
+    return {name: (guest / f"{name}.py").read_bytes() for name in _MODULES}
 
 
 def held(data: bytes) -> int:

@@ -58,12 +58,14 @@ class LiveBox:
         place: Place,
         end: Callable[[], Awaitable[None]],
         oom_kills: Callable[[], int] = lambda: 0,
+        answers: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         self._client = client
         self._limits = limits
         self._place = place
         self._end = end
         self._oom_kills = oom_kills
+        self._answers = answers
         self._closed = ""
         self._models: Mapping[str, str] = {}
         self._guard = anyio.ResourceGuard("using this box")
@@ -97,7 +99,10 @@ class LiveBox:
                 await self.close("an exec was cancelled")
                 raise
             if ended is None:
+                carried = self._answers is None or await self._answers()
                 await self.close("a command outlived its deadline")
+                if not carried:
+                    raise InfraError("what carries the box's wire does not answer")
                 ended = Ended(-9, "deadline", 0.0)
             elif self._oom_kills() > kills:
                 ended = Ended(ended.exit_code, "memory", ended.cpu_s)

@@ -8,7 +8,7 @@ import time
 
 from frames import CHUNK, DATA, END, ERR, EXIT, OUT, RELAY, Gone, ignoring, pack, unpack
 from sweep import others, sweep
-from watch import over
+from watch import oom_kills, over
 
 TICK_S = 0.05
 FLOOD = 64  # how many times its cap a stream may pass before the command is killed for it
@@ -38,6 +38,7 @@ def run(wire, channel, payload, config):
     environment = dict(zip(pairs[::2], pairs[1::2], strict=True))
     given = _stdin(wire)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    kills = oom_kills()
     pipes = [os.pipe(), os.pipe(), os.pipe()]
     (in_r, in_w), (out_r, out_w), (err_r, err_w) = pipes
     config.arm()
@@ -58,6 +59,8 @@ def run(wire, channel, payload, config):
         running.close()
         for end in sinks:
             os.close(end)
+    if not reason and oom_kills() > kills:
+        reason = "memory"
     now = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
     dropped = any(sink.seen > sink.cap for sink in sinks.values())

@@ -10,6 +10,19 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 INODE_BYTES = 4096  # one name may stand for this much of the disk limit
 
 
+def oom_kills():
+    """How many processes the kernel has killed here for memory, where the box sees its own control group; else 0."""
+    for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
+        try:
+            with open(path, "rb") as file:
+                for line in file:
+                    if line.startswith(b"oom_kill "):
+                        return int(line.split()[1])
+        except OSError:
+            continue
+    return 0
+
+
 def over(config, pids):
     """The name of the limit that is passed now, or an empty string."""
     disk, names = tmpfs(config)

@@ -1,0 +1,42 @@
+"""The docker engine and an image that tests may use. A laptop without one skips; CI must have one."""
+
+import os
+from contextlib import contextmanager
+from functools import cache
+
+import pytest
+
+from harness.box import engine
+from harness.errors import MissingEnvironmentError
+
+_KNOWN = ("strop-box", "strop-base:bookworm")
+
+
+@contextmanager
+def client():
+    api = engine.connect(20)
+    try:
+        yield api
+    finally:
+        api.close()
+
+
+@cache
+def image():
+    """An image with a Python, or None: STROP_TEST_IMAGE, or one of ours that the engine has."""
+    try:
+        with client() as api:
+            for name in (os.environ.get("STROP_TEST_IMAGE"), *_KNOWN):
+                if name and api.images(name):
+                    return name
+    except MissingEnvironmentError:
+        return None
+    return None
+
+
+def needs_docker():
+    """A mark for a module: skip without an engine and an image, but fail in CI."""
+    missing = image() is None
+    if missing and os.environ.get("CI") == "true":
+        pytest.fail("CI has no docker engine with an image: see .ci/run", pytrace=False)
+    return pytest.mark.skipif(missing, reason="no docker engine here with strop-box, strop-base or STROP_TEST_IMAGE")
