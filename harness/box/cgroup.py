@@ -96,7 +96,7 @@ class Cgroup:
         """Move processes in. Called before any of the candidate's code runs. A move costs milliseconds, a look not."""
         for pid in pids:
             for folder in set(self._folders.values()):
-                if str(pid) not in (folder / "cgroup.procs").read_text().split():
+                if not _holds(folder, pid):
                     with contextlib.suppress(ProcessLookupError):
                         (folder / "cgroup.procs").write_text(str(pid))
 
@@ -118,6 +118,13 @@ class Cgroup:
         for folder in set(self._folders.values()):
             _remove(folder)
         self._folders.clear()
+
+
+def _holds(folder: Path, pid: int) -> bool:
+    try:
+        return str(pid) in (folder / "cgroup.procs").read_text().split()
+    except OSError:
+        return False
 
 
 def _settings(controller: str, version: int, limits: Limits) -> list[tuple[str, str]]:

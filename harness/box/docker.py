@@ -131,35 +131,33 @@ class DockerBoxes:
         if not OWNER.fullmatch(spec.owner):
             raise ValueError(f"an owner is a plain name of at most 64 characters, not {spec.owner!r}")
         await self._look()
+        name, stream = await self._engine.call("start a box", lambda api: self._start(api, spec), patient=True)
+        body = _Body(self._engine, name, stream)
+        try:
+            box = await self._greet(body, spec)
+            try:
+                yield box
+            finally:
+                await box.close()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await body.end()
+
+    def _start(self, api: Api, spec: BoxSpec) -> tuple[str, socket.socket]:
+        """The name of a started container, and its streams. Blocks."""
         name = f"strop-{secrets.token_hex(8)}"
+        api.create_container(**self._recipe(api, name, spec))
         stream: socket.socket | None = None
         try:
-            stream = await self._engine.call("start a box", lambda api: self._start(api, name, spec), patient=True)
-            body = _Body(self._engine, name, stream)
-            try:
-                box = await self._greet(body, spec)
-                try:
-                    yield box
-                finally:
-                    await box.close()
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await body.end()
-        except BaseException:
-            if stream is None:
-                await _discard(self._engine, name)
-            raise
-
-    def _start(self, api: Api, name: str, spec: BoxSpec) -> socket.socket:
-        """A started container whose streams are ours. Blocks."""
-        api.create_container(**self._recipe(api, name, spec))
-        stream = engines.attach(api, name)
-        try:
+            stream = engines.attach(api, name)
             api.start(name)
         except BaseException:
-            stream.close()
+            if stream is not None:
+                stream.close()
+            with contextlib.suppress(Exception):
+                engines.remove(api, name)
             raise
-        return stream
+        return name, stream
 
     def _recipe(self, api: Api, name: str, spec: BoxSpec) -> dict[str, Any]:
         limits = spec.limits
@@ -242,8 +240,10 @@ class _Body:
         self._ended = True
         with contextlib.suppress(OSError):
             self._stream.shutdown(socket.SHUT_RDWR)
-        await _discard(self._engine, self._name)
-        self._stream.close()
+        try:
+            await _discard(self._engine, self._name)
+        finally:
+            self._stream.close()
 
 
 async def _discard(engine: Engine, name: str) -> None:

@@ -78,12 +78,19 @@ class Engine:
             weakref.finalize(self, self._api.close)
 
     async def call(self, what: str, work: Callable[[Api], _T], *, patient: bool = False) -> _T:
-        """`work(api)` to its end, also when cancelled, for it may make things that must be known. `patient` waits for
-        an engine that is away."""
+        """`work(api)` to its end, also when cancelled, for it may make things that must be known. `patient` tries once
+        more when an engine that was away is back."""
+        try:
+            return await self._call(what, work)
+        except InfraError:
+            if not patient or await self.answers():
+                raise
+        await self._back()
+        return await self._call(what, work)
+
+    async def _call(self, what: str, work: Callable[[Api], _T]) -> _T:
         result: list[_T] = []
         self._limiter = self._limiter or anyio.CapacityLimiter(CALLS)
-        if patient:
-            await self._back()
         with anyio.CancelScope(shield=True):
             result.append(await anyio.to_thread.run_sync(_judged, what, work, self._api, limiter=self._limiter))
         return result[0]

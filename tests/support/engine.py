@@ -29,7 +29,7 @@ def image():
             for name in (os.environ.get("STROP_TEST_IMAGE"), *_KNOWN):
                 if name and api.images(name):
                     return name
-    except MissingEnvironmentError:
+    except (MissingEnvironmentError, ImportError):
         return None
     return None
 
