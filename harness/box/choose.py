@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal, cast
 
+from harness.box import engine
 from harness.box.base import Boxes
-from harness.errors import BoxUnavailableError
 
 BoxName = Literal["auto", "docker", "embedded", "process"]
 
 _BACK_ENDS = {
-    "docker": "harness.box.docker:DockerBoxes",
     "embedded": "harness.box.embedded:EmbeddedBoxes",
     "process": "harness.box.process:ProcessBoxes",
 }
 
 
-def choose(name: BoxName) -> Boxes:
-    """The back end `name`, not yet prepared. "auto" is embedded, and never process.
+def choose(name: BoxName, image: str | None = None) -> Boxes:
+    """The back end `name`, not yet prepared. "auto" is docker where an engine answers and has `image` (by default the
+    one that `strop image` makes), else embedded; never process.
 
-    Raises BoxUnavailableError for a back end that this version does not have.
+    May block for a second or two where a docker socket is. Raises BoxUnavailableError.
     """
-    module, _, attribute = _BACK_ENDS["embedded" if name == "auto" else name].partition(":")
-    if find_spec(module) is None:
-        raise BoxUnavailableError(
-            f"{name} boxes", reason="not in this version yet", mend='use box.backend = "embedded"'
-        )
+    if name == "auto":
+        name = "docker" if _has_docker(image) else "embedded"
+    if name == "docker":
+        docker = import_module("harness.box.docker")
+        return cast("Boxes", docker.DockerBoxes(image or docker.IMAGE))
+    module, _, attribute = _BACK_ENDS[name].partition(":")
     make = cast("Callable[[], Boxes]", getattr(import_module(module), attribute))
     return make()
+
+
+def _has_docker(image: str | None) -> bool:
+    """Whether docker would work; the client is not even imported where no engine can be."""
+    home = Path.home() / ".docker" / "config.json"
+    if not (os.environ.get("DOCKER_HOST") or os.environ.get("DOCKER_CONTEXT") or home.exists() or engine.sockets()):
+        return False
+    docker = import_module("harness.box.docker")
+    return bool(docker.available(image or docker.IMAGE))

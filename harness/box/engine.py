@@ -35,7 +35,8 @@ def sockets() -> list[str]:
     home = Path.home()
     places = [Path("/var/run/docker.sock"), Path(runtime) / "docker.sock"]
     places += [home / ".docker/run/docker.sock", home / ".docker/desktop/docker.sock"]
-    return [f"unix://{place}" for place in places if os.access(place, os.R_OK | os.W_OK)]
+    found = [f"unix://{place}" for place in places if os.access(place, os.R_OK | os.W_OK)]
+    return [url for url in found if _listens(url)]
 
 
 def connect(seconds: float = CALL_S) -> Api:
@@ -43,10 +44,11 @@ def connect(seconds: float = CALL_S) -> Api:
     import docker
     from docker.errors import DockerException
 
-    tried: list[str] = []
+    given = os.environ.get("DOCKER_HOST", "")
+    tried: list[str] = [] if _listens(given) else [f"nothing listens at DOCKER_HOST, {given}"]
     options: dict[str, Any] = {"timeout": seconds, "max_pool_size": CALLS}
-    ways: list[Callable[[], Any]] = [lambda: docker.from_env(**options)]
-    if not os.environ.get("DOCKER_HOST"):
+    ways: list[Callable[[], Any]] = [] if tried else [lambda: docker.from_env(**options)]
+    if not given:
         ways += [lambda url=url: docker.DockerClient(base_url=url, **options) for url in sockets()]
     for way in ways:
         client = None
@@ -62,6 +64,15 @@ def connect(seconds: float = CALL_S) -> Api:
     raise MissingEnvironmentError(
         "docker", reason=tried[0] if tried else "no engine", mend="start Docker, or set DOCKER_HOST to where it runs"
     )
+
+
+def _listens(url: str) -> bool:
+    """False for a Unix socket that nobody serves; the docker client would leak its own attempt."""
+    if not url.startswith("unix://"):
+        return True
+    with socket.socket(socket.AF_UNIX) as door:
+        door.settimeout(PING_S)
+        return door.connect_ex(url.removeprefix("unix://")) == 0
 
 
 class Engine:

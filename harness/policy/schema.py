@@ -194,7 +194,10 @@ class StagesPolicy(Strict):
 
 
 class BoxPolicy(Strict):
-    """Which back end, and what each box may use. `auto` never means `process`."""
+    """Which back end, and what each box may use. `auto` is docker where an engine answers and has the image, else
+    embedded; it never means `process`. `image` is for docker boxes alone and is never pulled."""
+
+    added: ClassVar[frozenset[str]] = frozenset({"image"})
 
     backend: BoxName = "auto"
     memory_mb: int = Field(default=2048, ge=16)
@@ -203,11 +206,12 @@ class BoxPolicy(Strict):
     disk_mb: int = Field(default=256, ge=1)
     open_files: int = Field(default=256, ge=16)
     output_kb: int = Field(default=1024, ge=1)
+    image: str | None = None
 
     @property
     def limits(self) -> Limits:
         """The limits of one box."""
-        return Limits(**self.model_dump(exclude={"backend"}))
+        return Limits(**self.model_dump(exclude={"backend", "image"}))
 
 
 class Policy(Strict):

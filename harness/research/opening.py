@@ -156,7 +156,7 @@ def isolation(boxes: Boxes) -> str:
 
 def boxes_for(mode: str, policy: Policy) -> Boxes:
     """The back end of a run, not yet prepared; a simulated one has none. Raises BoxUnavailableError."""
-    return NoBoxes() if mode == "simulation" else choose(policy.box.backend)
+    return NoBoxes() if mode == "simulation" else choose(policy.box.backend, policy.box.image)
 
 
 def recorded_boxes(rows: Sequence[LedgerEntry]) -> Boxes:

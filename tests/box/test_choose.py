@@ -1,9 +1,8 @@
-from importlib.util import find_spec
-
 import pytest
+from support.engine import image, needs_docker
 
+from harness.box import choose as choosing
 from harness.box.choose import choose
-from harness.errors import BoxUnavailableError
 
 
 def test_auto_is_isolated_and_never_process():
@@ -12,13 +11,22 @@ def test_auto_is_isolated_and_never_process():
     assert boxes.name != "process"
 
 
-def test_each_by_name():
-    assert choose("embedded").name == "embedded"
-    assert choose("process").name == "process"
+@pytest.mark.parametrize("name", ["docker", "embedded", "process"])
+def test_each_by_name(name):
+    assert choose(name).name == name
 
 
-@pytest.mark.skipif(find_spec("harness.box.docker") is not None, reason="this version has it")
-def test_what_is_not_here_says_so():
-    with pytest.raises(BoxUnavailableError) as caught:
-        choose("docker")
-    assert caught.value.mend
+def test_auto_without_an_engine_is_embedded(monkeypatch, tmp_path):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    assert choose("auto").name == "embedded"
+    monkeypatch.delenv("DOCKER_HOST")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(choosing.engine, "sockets", list)
+    monkeypatch.delenv("DOCKER_CONTEXT", raising=False)
+    assert choose("auto").name == "embedded"
+
+
+@needs_docker()
+def test_auto_is_docker_only_with_an_image_that_the_engine_has():
+    assert choose("auto", image()).name == "docker"
+    assert choose("auto", "no-such-image").name == "embedded"
