@@ -61,7 +61,7 @@ class StagedPlacement(Placement):
         best = session.standing.members.get(holder.id)
         whole = climb.stage == len(Stages(session).plan())
         better = best is None or share.mean > Share(best.wins, best.losses).mean
-        kept = whole and better and await self._holdout(holder)
+        kept = whole and better and await self._holdout(holder, simpler=False)
         if not kept and not accepts(session, member):
             return self._decision(Verdict.DISCARDED, "worse than the root by more than the margin")
         self.member, self.gone = member, leaving(session, member, keep=name if kept else None)
