@@ -7,16 +7,16 @@ order, which holds for a library that is given a seed and runs in one thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from harness.errors import AgentError, BudgetError
+from harness.errors import AgentError, BudgetError, StropError
 from harness.optimizer import wording
 from harness.optimizer.admit import fingerprint
 from harness.optimizer.base import Example, Host, Refusal, Request, Result, Role, Texts
@@ -28,7 +28,8 @@ _LONGEST_S = 7 * 24 * 3600.0
 
 @dataclass
 class Bridge:
-    """What a library in a worker thread may do. `over` is why it must stop, once that is so.
+    """What a library in a worker thread may do. `over` is why it must stop, once that is so; `fault` is the error
+    behind it, if it ends more than this library.
 
     `pool` holds every candidate it ran and what that scored: the nominees do not depend on the library's own account.
     """
@@ -37,6 +38,7 @@ class Bridge:
     name: str
     pool: Pool
     over: str = ""
+    fault: StropError | None = None
     _numbers: dict[str, int] = field(default_factory=dict[str, int])
     _asked: int = 0
 
@@ -64,11 +66,7 @@ class Bridge:
             return []
         self._asked += 1
         call = partial(self.host.evaluate, dict(texts), list(examples), f"{self.name}/{self._asked}")
-        try:
-            results = anyio.from_thread.run(call)
-        except BudgetError as error:
-            self.over = error.message
-            raise
+        results = self._ask(call)
         self.pool.record(self.number(texts), results)
         return results
 
@@ -77,12 +75,7 @@ class Bridge:
         self._check()
         self._asked += 1
         request = Request(purpose, (("prompt", prompt),), "Answer the prompt.", f"{self.name}/{self._asked}")
-        try:
-            reply = anyio.from_thread.run(partial(self.host.complete, Role.PROPOSES, request))
-        except BudgetError as error:
-            self.over = error.message
-            raise
-        return reply.text or ""
+        return self._ask(partial(self.host.complete, Role.PROPOSES, request)).text or ""
 
     def nominees(self) -> tuple[Texts, ...]:
         """What was scored, best first."""
@@ -99,6 +92,15 @@ class Bridge:
             return False
         return isinstance(self.host.admit(seed, dict(texts), []), Refusal)
 
+    def _ask(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Let the event loop do it. A library may swallow what goes wrong: it is kept, and nothing is done after it."""
+        try:
+            return anyio.from_thread.run(call)
+        except StropError as error:
+            self.over = error.message
+            self.fault = None if isinstance(error, BudgetError) else error
+            raise
+
     def _check(self) -> None:
         if self.over:
             raise BudgetError(self.over, limit=0, used=0, asked=1)
@@ -112,15 +114,20 @@ async def in_thread(bridge: Bridge, work: Callable[[], T]) -> T | None:
     limiter = anyio.CapacityLimiter(1)
     try:
         with anyio.fail_after(_LONGEST_S):
-            return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
-    except BudgetError:
-        return None
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            done = await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
+    except Exception as error:
+        if bridge.fault is not None:
+            raise bridge.fault from None
         if bridge.over:
             return None
+        if isinstance(error, StropError):
+            raise
         raise AgentError(f"{bridge.name} failed: {error!r}") from error
     finally:
         bridge.over = bridge.over or "the run went on without it"
+    if bridge.fault is not None:
+        raise bridge.fault
+    return done
 
 
 def told(results: Sequence[Result]) -> str:

@@ -49,7 +49,8 @@ class GepaPackage:
         settings = GepaPackageSettings.read(config)
         _package()
         editable(host)
-        return {"settings": settings.model_dump(), "n": 0, "nominees": [seed_texts(host)]}
+        calls = settings.max_metric_calls or host.remaining().rollouts or 10**9
+        return {"settings": settings.model_dump(), "n": 0, "calls": calls, "nominees": [seed_texts(host)]}
 
     async def step(self, host: Host, state: State) -> State | Done:
         """The whole of the package's run: it keeps no state that could be kept between steps."""
@@ -58,7 +59,7 @@ class GepaPackage:
         settings = GepaPackageSettings.read(state["settings"])
         seed = seed_texts(host)
         bridge = Bridge.of(host, "gepa-package", seed)
-        await in_thread(bridge, lambda: _optimize(bridge, settings, seed))
+        await in_thread(bridge, lambda: _optimize(bridge, settings, seed, state["calls"]))
         return {**state, "n": 1, "nominees": list(bridge.nominees())}
 
     def nominees(self, state: State) -> tuple[Texts, ...]:
@@ -98,14 +99,13 @@ class _Adapter:
         return dict.fromkeys(components_to_update, rows)
 
 
-def _optimize(bridge: Bridge, settings: GepaPackageSettings, seed: Texts) -> None:
+def _optimize(bridge: Bridge, settings: GepaPackageSettings, seed: Texts, calls: int) -> None:
     host, package = bridge.host, _package()
     names = [slot.name for slot in editable(host)]
 
     def reflect(prompt: object) -> str:
         return bridge.complete(prompt if isinstance(prompt, str) else json.dumps(prompt))
 
-    calls = settings.max_metric_calls or host.remaining().rollouts or 10**9
     package.optimize(
         seed_candidate={name: seed[name] for name in names},
         trainset=list(host.examples("train")),

@@ -45,10 +45,15 @@ async def test_after_a_crash_nothing_is_paid_for_twice():
     whole = host(Plugged)
     expected = await optimize(make_optimizer("gepa-package"), whole, {})
     at = host(Plugged, dies_at=9)
+    kept = []
+
+    async def keep(state):
+        kept.append(state)
+
     with pytest.raises(PulledPlugError):
-        await optimize(make_optimizer("gepa-package"), at, {})
+        await optimize(make_optimizer("gepa-package"), at, {}, keep=keep)
     at.dies_at = 10**9
-    assert await optimize(make_optimizer("gepa-package"), at, {}) == expected
+    assert await optimize(make_optimizer("gepa-package"), at, {}, state=kept[-1]) == expected
     assert at.used() == whole.used()
 
 
