@@ -8,7 +8,20 @@ from typing import Annotated
 
 import typer
 
-from harness.cli import check, doctor, export, init, inspect, logs, redteam, replay, report, run, verify
+from harness.cli import (
+    check,
+    compare,
+    doctor,
+    export,
+    init,
+    inspect,
+    logs,
+    redteam,
+    replay,
+    report,
+    run,
+    verify,
+)
 from harness.cli.failure import GuardedGroup, crash, silence
 
 HELP = """
@@ -69,6 +82,7 @@ def _version() -> None:
 RUNNING, LOOKING, SETUP = "Run", "Look at a run", "Set up"
 app.command("run", rich_help_panel=RUNNING)(run.run)
 app.command("resume", rich_help_panel=RUNNING)(run.resume)
+app.command("compare", rich_help_panel=RUNNING)(compare.compare)
 app.command("status", rich_help_panel=LOOKING)(inspect.status)
 app.command("list", rich_help_panel=LOOKING)(inspect.runs_here)
 app.command("log", rich_help_panel=LOOKING)(logs.log)

@@ -43,6 +43,10 @@ def run(
             "--set", metavar="KEY=VALUE", help="Override any policy key. May be repeated.", show_default=False
         ),
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="An experiment file, .toml or .yaml; options win over it.", show_default=False),
+    ] = None,
     runs: RunsFolder = DEFAULT_RUNS,
     plain: Plain = False,
     json_events: JsonEvents = False,
@@ -55,10 +59,13 @@ def run(
 
     Example: strop run archives/digits --seed 0 --workers 2 --steps 40 --set gate.alpha=0.01
     """
+    from harness.cli.experiment import read_experiment
     from harness.cli.settings import counted, find_subject, gather, policy_path
 
     counted("--workers", workers)
     overrides = gather(settings or [], agent=agent, steps=steps, rollouts=rollouts, wall=wall, box=box)
+    if config is not None:
+        overrides = {**read_experiment(config), **overrides}
     folder = find_subject(subject)
     chosen = policy_path(policy)
 

@@ -40,6 +40,7 @@ class HostSettings(Settings):
     at least `per_ticket` rollouts were tried; `most_rollouts` bounds the optimizer over the run (0: the run's budget
     alone). The three roles: `proposes`, `evaluates` and `serves` name models of the policy; `gradient_model` and
     `editor_model` split the first in two, `evaluator_model` is `evaluates`.
+    `critic_wrong` is the share of a simulated critic's advice that is off.
     """
 
     train_share: float = Field(default=0.5, gt=0, lt=1)
@@ -53,6 +54,7 @@ class HostSettings(Settings):
     editor_model: str = ""
     evaluator_model: str = ""
     max_tokens: int = Field(default=2048, ge=16)
+    critic_wrong: float = Field(default=0.0, ge=0, le=1)
 
 
 def is_optimizer(name: str) -> bool:

@@ -86,6 +86,8 @@ def _parts(session: Session, agent: OptimizerAgent) -> tuple[Source, Model]:
         made = cast("PromptWorld", load_world(world))
         if not hasattr(made, "complete"):
             raise InputError(f"{world!r} has no prompts to optimize", key="agent.name", mend="take a search agent")
+        if agent.settings.critic_wrong:
+            made = made.misled(agent.settings.critic_wrong)
         return WorldSource(made), WorldModel(made, session.seed)
     if session.models is None:
         raise InputError(f"the optimizer {agent.optimizer.name!r} needs a model", key="policy.models", mend=NO_MODEL)

@@ -41,6 +41,10 @@ class PromptWorld(World, Protocol):
         """The visible examples."""
         ...
 
+    def misled(self, wrong: float) -> PromptWorld:
+        """The world with a model whose advice is off that often."""
+        ...
+
     def only(self, example: str) -> World:
         """The world with one example in it."""
         ...

@@ -43,6 +43,10 @@ class PromptSubject:
         """The visible questions."""
         return questions(PER_SPLIT, _SEEDS[Split.VISIBLE])
 
+    def misled(self, wrong: float) -> PromptSubject:
+        """The world with a critic whose advice is off that often."""
+        return PromptSubject(wrong, self.example)
+
     def only(self, example: str) -> PromptSubject:
         """The world with one question."""
         return PromptSubject(self.wrong, example)
@@ -60,13 +64,6 @@ class PromptSubject:
     def complete(self, request: Request, seed: int) -> Reply:
         """The simulated critic."""
         return Reply(PromptCritic(self.wrong).answer(request, stream(seed, "critic")))
-
-
-class MisledPromptSubject(PromptSubject):
-    """The same with a critic that is wrong half the time."""
-
-    def __init__(self) -> None:
-        super().__init__(wrong=0.5)
 
 
 def texts_of(tree: Tree) -> dict[str, str]:
