@@ -18,10 +18,14 @@ BoxName = Literal["auto", "docker", "embedded", "process"]
 
 def doctor(
     box: Annotated[BoxName, typer.Option(help="The box to prove; process is no isolation.")] = "auto",
+    model: Annotated[
+        str | None, typer.Option(help="Also prove a model of the policy with one call.", show_default=False)
+    ] = None,
+    subject: Annotated[Path, typer.Option(help="Whose strop.toml names the model.")] = Path(),
     runs: RunsFolder = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> None:
-    """Prove that this machine can run strop: python, git, a durable write, a sealed box, free disk.
+    """Prove that this machine can run strop: python, git, a durable write, a sealed box, free disk, a model.
 
     Exit 3 when something needed is missing; each failure says how to mend it.
 
@@ -35,6 +39,10 @@ def doctor(
     from harness.cli.probes import examine
 
     checks = anyio.run(examine, box, _nearest(runs))
+    if model is not None:
+        from harness.cli.model_probe import probe_model
+
+        checks.append(anyio.run(probe_model, model, subject))
     healthy = all(check.ok for check in checks if check.needed)
     if as_json:
         print_json({"ok": healthy, "checks": [asdict(check) for check in checks]})

@@ -47,6 +47,7 @@ class Gateway:
     waiting: dict[str, str] = field(default_factory=dict[str, str])
     replayed: int = 0
     refused: BudgetError | None = None
+    refusals: dict[Caller, BudgetError] = field(default_factory=dict[Caller, BudgetError])
 
     def check(self) -> None:
         """Raises why the run must stop, if it must."""
@@ -213,6 +214,7 @@ class _Paid:
 
     async def _over_budget(self, error: BudgetError) -> None:
         self.gateway.refused = self.gateway.refused or error
+        self.gateway.refusals[Caller(self.call.ticket, self.call.role, self.call.variant)] = error
         reply = refused(self.request.dialect, 429, "insufficient_quota", f"strop: {error.message}")
         self.call = replace(self.call, held=Spend(), reply=reply)
         await self.gateway.journal.begin_call(self.call, self.request.body)

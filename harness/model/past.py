@@ -16,15 +16,15 @@ class Past:
     """
 
     def __init__(self, calls: Iterable[ModelCall]) -> None:
-        self._known: dict[tuple[int, str, str], deque[ModelCall]] = defaultdict(deque)
+        self._known: dict[tuple[int, str, str, str], deque[ModelCall]] = defaultdict(deque)
         self._next: dict[tuple[int, str], int] = defaultdict(int)
         for call in sorted(calls, key=lambda call: call.call):
-            self._known[call.ticket, call.role, call.digest].append(call)
+            self._known[call.ticket, call.role, call.variant, call.digest].append(call)
             self._next[call.ticket, call.role] = max(self._next[call.ticket, call.role], call.call + 1)
 
     def take(self, caller: Caller, digest: str) -> ModelCall | None:
         """The next recorded call that is the same request, or None. Its reply is None when it was cut off."""
-        found = self._known.get((caller.ticket, caller.role, digest))
+        found = self._known.get((caller.ticket, caller.role, caller.variant, digest))
         return found.popleft() if found else None
 
     def number(self, caller: Caller) -> int:

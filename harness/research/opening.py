@@ -23,7 +23,6 @@ from harness.evaluation.formats.pinning import pin_tasks
 from harness.evaluation.simulation import LABEL, NoBoxes
 from harness.evaluation.subject import SplitData, Subject, pin
 from harness.events import RolloutFinished
-from harness.model.base import TASK, Caller
 from harness.model.server import Server
 from harness.policy.load import SUBJECT_FILE, load_subject
 from harness.policy.schema import Policy, SubjectFile
@@ -32,6 +31,7 @@ from harness.repo.door import Refusal, admit, scan_folder
 from harness.repo.export import origin
 from harness.repo.store import TreeStore
 from harness.repo.uncommitted import uncommitted
+from harness.research.attached import AttachedBoxes, caller_of
 from harness.research.baseline import least_rollouts
 from harness.research.cross_check import fold
 from harness.research.models import check_models
@@ -125,13 +125,14 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None =
         agent.equip(Bench(boxes, spec, models, subject.file, fixed))
     rollouts = Rollouts(
         archive=hold.archive,
-        evaluation=evaluation_of(subject, boxes, spec, models),
+        evaluation=evaluation_of(subject, _attached(boxes, subject, models), spec, models),
         seed=body["seed"],
         slots=anyio.CapacityLimiter(policy.schedule.workers),
         canary=lambda: _canary(boxes, spec),
-        link=None if models is None else lambda key: models.link(Caller(key.ticket, TASK, key.tree)),
+        link=None if models is None else lambda key: models.link(caller_of(key)),
         veil="" if subject.file.eval.world else subject.veil(),
         finished=lambda key, outcome: emit(RolloutFinished(key, _sealed(key, outcome))),
+        models=None if models is None else models.gateway,
     )
     return Session(
         hold=hold,
@@ -146,6 +147,12 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None =
         on_examples=lambda cut: ExampleEvaluation(cut, boxes, spec),
         models=models,
     )
+
+
+def _attached(boxes: Boxes, subject: Subject, models: Server | None) -> Boxes:
+    """Where the eval runs with the candidate, its one box has the gateway; the other kinds offer it themselves."""
+    whole = subject.file.eval.mode in {"inline", "pytest"}
+    return AttachedBoxes(boxes, models) if models is not None and whole else boxes
 
 
 def isolation(boxes: Boxes) -> str:

@@ -17,7 +17,9 @@ from harness.evaluation.contract import Evaluation
 from harness.evaluation.split import SplitEvaluation
 from harness.evaluation.tasks import TaskEvaluation
 from harness.failpoint import failpoint
+from harness.model.gateway import Gateway
 from harness.records import Json, Outcome, RolloutKey, Status
+from harness.research.attached import calling
 from harness.streams import derive
 from harness.tree import Tree
 
@@ -41,6 +43,7 @@ class Rollouts:
     slots: anyio.CapacityLimiter
     canary: Callable[[], Awaitable[None]]
     finished: Callable[[RolloutKey, Outcome], None]
+    models: Gateway | None = None
     longest_s: float = 0.0
     veil: str = ""
     link: Callable[[RolloutKey], Link] | None = None
@@ -101,6 +104,15 @@ class Rollouts:
         return [outcomes[key] for key in keys]
 
     async def _once(self, key: RolloutKey, tree: Tree, seed: int, evaluation: Evaluation | None) -> Outcome:
+        with calling(key) as caller:
+            outcome = await self._evaluated(key, tree, seed, evaluation)
+        if self.models is not None:
+            self.models.check()  # an upstream that is down is no fault of this variant's
+            if outcome.status is not Status.OK and caller in self.models.refusals:
+                raise self.models.refusals[caller]  # nor is a budget that ran out under it
+        return outcome
+
+    async def _evaluated(self, key: RolloutKey, tree: Tree, seed: int, evaluation: Evaluation | None) -> Outcome:
         if evaluation is None and key.example:
             return await cast("TaskEvaluation", self.evaluation).task(tree, key.split, key.example, seed)
         return await self._served(evaluation or self.evaluation, key).rollout(tree, key.split, seed)

@@ -12,7 +12,7 @@ from support.toy import make_toy
 
 from harness import open_run, resume_run
 from harness.archive.sqlite import SqliteArchive
-from harness.errors import InputError, ModelError
+from harness.errors import BudgetError, InputError, ModelError
 from harness.events import RunStopped
 from harness.testing.scripted_model import ScriptedModel
 
@@ -177,3 +177,40 @@ async def test_a_kill_at_a_call_pays_for_no_finished_one_twice(tmp_path, place):
     assert spent.requests == 4 + lost
     assert spent.tokens_in >= model.served.tokens_in
     assert spent.tokens_out >= model.served.tokens_out
+
+
+CALLING = """
+from pathlib import Path
+import json, os, urllib.request
+
+VALUE = 20
+body = json.dumps({"model": "m", "messages": [{"role": "user", "content": f"add to {VALUE}"}]}).encode()
+request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body)
+said = json.load(urllib.request.urlopen(request))["choices"][0]["message"]["content"]
+ids = Path("/data/ids.txt").read_text().split()
+Path("/out/predictions.csv").write_text("".join(f"{id},{VALUE + int(said)}\\n" for id in ids))
+"""
+
+
+async def test_an_evaluated_agents_calls_are_metered_by_role_and_variant(tmp_path):
+    subject = make_toy(tmp_path / "toy", train=CALLING)
+    async with ScriptedModel("7", keep=False) as model:
+        chosen = {**settings(model), "agent.name": "search", "budget.steps": 2}
+        events, run = await play(open_run(subject, workers=1, overrides=chosen, runs=tmp_path / "runs"))
+    assert run.summary["root"]["metric"] == pytest.approx(0.43, abs=0.01)
+    told = run.summary["models"]["task"]
+    assert (told["requests"], told["tokens_out"]) == (model.served.requests, model.served.tokens_out)
+    archive = await SqliteArchive.view(run.folder)
+    calls = await archive.journal().calls()
+    await archive.aclose()
+    assert {call.variant.split("/")[1] for call in calls} >= {"root", "screen", "vault"}
+    assert verdicts(events)
+
+
+async def test_a_budget_that_ends_under_a_rollout_is_no_verdict_on_it(tmp_path):
+    subject = make_toy(tmp_path / "toy", train=CALLING)
+    async with ScriptedModel("7", keep=False) as model:
+        chosen = {**settings(model), "agent.name": "search", "budget.requests": 3}
+        with pytest.raises(BudgetError, match="budget requests"):
+            await play(open_run(subject, workers=1, overrides=chosen, runs=tmp_path / "runs"))
+    assert model.served.requests == 3
