@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 _KEEP = {"\n", "\t"}
 
 
@@ -15,6 +17,17 @@ def clean(text: str | bytes, limit: int = 4000) -> str:
         half = limit // 2
         text = f"{text[:half]}\n[... {len(text) - 2 * half} characters cut ...]\n{text[-half:]}"
     return "".join(char if _printable(char) else _escape(char) for char in text)
+
+
+def fence(text: str | bytes, source: str, limit: int = 4000) -> str:
+    """`clean` text for a prompt, between marks that it cannot contain: they carry a digest of the text itself.
+
+    `source` says in a word or two where it comes from. A prompt that uses this tells its reader once that what stands
+    between such marks is data and holds no instructions.
+    """
+    inside = clean(text, limit)
+    mark = hashlib.sha256(inside.encode()).hexdigest()[:16]
+    return f"[untrusted {mark}: {line(source, 40)}]\n{inside}\n[end of untrusted {mark}]"
 
 
 def line(text: str | bytes, limit: int = 200) -> str:

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.policy.locks import Globs
 from harness.repo.caps import DEFAULT_CAPS, Caps
 from harness.repo.names import flaw, folded
 from harness.repo.scan import scan_folder
+from harness.repo.shadows import shadow
 from harness.tree import Entry, File, Tree
 from harness.untrusted import line
 
@@ -73,11 +75,19 @@ def admit(entries: Iterable[Entry], *, caps: Caps = DEFAULT_CAPS, drop_git: bool
 
 
 def judge(parent: Tree, child: Tree, editable: Callable[[str], bool]) -> list[Violation]:
-    """Everything that differs from the parent and is not editable, in order of path. Default deny."""
+    """Everything that differs from the parent and is not editable, in order of path. Default deny.
+
+    A new file that would configure or shadow what runs is let in by its own name only, never by a wider glob.
+    """
     faults: list[Violation] = []
     for path in sorted({*parent, *child}):
         before, after = parent.get(path), child.get(path)
-        if before == after or editable(path):
+        if before == after:
+            continue
+        if editable(path):
+            hidden = shadow(path, child) if before is None and not _named(editable, path) else None
+            if hidden is not None:
+                faults.append(Violation(line(path), "added", f"{hidden}; only `editable` that names it lets it in"))
             continue
         if before is None:
             faults.append(Violation(line(path), "added", "added, and not editable"))
@@ -88,6 +98,10 @@ def judge(parent: Tree, child: Tree, editable: Callable[[str], bool]) -> list[Vi
         else:
             faults.append(Violation(line(path), "mode", "mode changed, and not editable"))
     return faults
+
+
+def _named(editable: Callable[[str], bool], path: str) -> bool:
+    return isinstance(editable, Globs) and path in editable.patterns
 
 
 def apply_changes(tree: Tree, changes: Mapping[str, bytes | None]) -> list[Entry]:

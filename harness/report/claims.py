@@ -51,7 +51,7 @@ def claims(summary: Mapping[str, Json]) -> list[Claim]:
             number(before.get("metric")),
             number(after.get("metric")),
             change(as_float(after.get("metric")), as_float(before.get("metric"))),
-            "; ".join(filter(None, [_how(before, after), _paired(part(vault, "gain"))])),
+            "; ".join(filter(None, [_how(before, after), _paired(part(vault, "gain")), _sampled(vault)])),
             interval(before.get("ci")),
             interval(after.get("ci")),
         ),
@@ -111,6 +111,8 @@ def mode_claim(summary: Mapping[str, Json]) -> str:
     """How the number came about, and what that cannot promise."""
     if summary.get("mode") == "simulation":
         return "simulation: no code was run, the scores are made up by a simulated world"
+    if summary.get("mode") == "pytest":
+        return "pytest: candidate and tests run as one program, so a candidate can change what is measured"
     if summary.get("mode") == "inline":
         return "inline: candidate and eval run as one program, so a candidate can change what is measured"
     return "split: a second box, without candidate code, computes the score"
@@ -229,6 +231,16 @@ def _count(value: Json, noun: str, one: str = "", many: str = "s") -> str:
 def _how(before: Mapping[str, Json], after: Mapping[str, Json]) -> str:
     reasons = [str(side[key]) for side in (after, before) for key in ("interval", "why") if side.get(key)]
     return line(reasons[0]) if reasons else ""
+
+
+def _sampled(vault: Mapping[str, Json]) -> str:
+    """What more sampling of the root alone would give, and how much is right on every repeat."""
+    root, best = (part(part(vault, "sampling"), side) for side in ("root", "best"))
+    if not root or not best:
+        return ""
+    repeats = root.get("repeats")
+    found = f"root, best of {repeats}: {number(root.get('best_of'))}"
+    return f"{found}; on all {repeats}: root {number(root.get('on_all'))}, best {number(best.get('on_all'))}"
 
 
 def _paired(gain: Mapping[str, Json]) -> str:

@@ -114,7 +114,7 @@ def _facts(view: RunView) -> list[tuple[str, str]]:
 def _warning(summary: Mapping[str, Json]) -> str:
     if "no isolation" in str(summary.get("isolation")):
         return "This run had no isolation: candidate code ran as the user who started it."
-    if summary.get("mode") == "inline":
+    if summary.get("mode") in ("inline", "pytest"):
         return f"The eval of this run is {mode_claim(summary)}. Read the diff before you believe the number."
     return ""
 

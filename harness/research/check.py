@@ -171,8 +171,10 @@ def _noise(session: Session) -> list[Finding]:
     room = _room(session, score)
     more = pairs_for(noise, alpha, room / 4) if room else None
     cost = 1 + 2 * gate.pairs
+    double = least_gain(noise, alpha, 2 * gate.pairs) + gate.min_effect
     found = [Finding("noise", "ok", f"standard deviation {noise:.4g} around {score:.4g} over 4 runs of the root")]
     detail = f"{least:.4g} with power 0.8 ({gate.pairs} pairs at level {alpha:.2g}): {cost} runs each time"
+    detail += f"; {double:.4g} with gate.pairs = {2 * gate.pairs}"
     if room is not None and least > room:
         mend = f"gate.pairs = {more} would see a quarter of it" if more else "make the eval less noisy: more examples"
         found.append(Finding("smallest gain", "failed", f"{detail}; the metric has only {room:.4g} left", mend))

@@ -31,6 +31,9 @@ class Scripted:
     def source(self, ask, argument):
         return Proposal(changes={"train.py": argument.replace("\\n", "\n").encode()}, note="new source")
 
+    def solution(self, ask, argument):
+        return Proposal(changes={"solution.py": argument.replace("\\n", "\n").encode()}, note="new solution")
+
     def memorise(self, ask, argument):
         """The visible answers by id, the last one as told; every other id gets the root's answer."""
         told = {f"v{n}": 69 + n % 3 for n in range(7)} | {"v7": argument}

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.box.base import DATA, EVAL, LABELS, RESULT, WORK, Box, Boxes, BoxSpec, Command, Completed
 from harness.errors import BoxError
@@ -82,7 +82,7 @@ def _has(entries: Iterable[Entry], path: bytes) -> bool:
 def _writable(entries: Iterable[Entry]) -> list[Entry]:
     """What a plain copy would have put into the folder."""
     return [
-        entry
+        replace(entry, kind="file", links=1)
         for entry in list(entries)[:5000]
         if entry.kind in ("file", "hardlink") and flaw(entry.path, depth=30) is None and len(entry.data) < 16 * _MAX
     ]

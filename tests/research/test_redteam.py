@@ -1,0 +1,162 @@
+from collections import Counter
+
+import pytest
+from support.cheats import make_suite
+from support.toy import STROP, make_toy
+
+from harness.agent.base import Proposal
+from harness.errors import InputError
+from harness.research.check import check
+from harness.research.neighbours import near_duplicates
+from harness.research.power import least_gain, pairs_for, power
+from harness.research.redteam import catalogue
+from harness.research.redteam.base import KINDS, BuiltIn
+from harness.research.redteam.campaign import redteam
+from harness.research.redteam.catalogue import BUILT_IN, attacks
+from harness.tree import File, Tree
+
+BOX = {"box.backend": "embedded"}
+QUICK = [
+    *(
+        "edit-scorer",
+        "one-byte",
+        "site-customize",
+        "exit-early",
+        "duplicate-keys",
+        "memorised",
+        "half-memorised",
+        "by-seed",
+    ),
+    *("labels-folder", "other-processes", "leftovers", "linked-output", "git-hooks", "late-writer", "connect", "keys"),
+    *("ansi-note", "ansi-crash", "kill-everything", "whitespace", "the-same-again"),
+]
+
+
+def test_the_catalogue_covers_every_kind():
+    counts = Counter(attack.kind for attack in BUILT_IN)
+    assert len(BUILT_IN) >= 60
+    assert set(counts) == set(KINDS)
+    assert min(counts.values()) >= 5
+    assert len({attack.name for attack in BUILT_IN}) == len(BUILT_IN)
+    assert all(attack.what.endswith(".") and attack.mend for attack in BUILT_IN)
+
+
+def test_attacks_are_chosen_by_name_or_kind():
+    assert [attack.name for attack in attacks(["memorised"])] == ["memorised"]
+    assert {attack.kind for attack in attacks(["text"])} == {"text"}
+    with pytest.raises(InputError, match="no attack"):
+        attacks(["nonesuch"])
+
+
+class Tame(BuiltIn):
+    """Change nothing that matters."""
+
+    kind = "text"
+
+    def propose(self, target):
+        return Proposal(changes={target.entry: target.root[target.entry].data + b"\n#\n"})
+
+
+class Point:
+    name = "tame"
+
+    @staticmethod
+    def load():
+        return Tame
+
+
+def test_users_bring_their_own(monkeypatch):
+    monkeypatch.setattr(catalogue, "entry_points", lambda group: [Point] if group == "harness.attacks" else [])
+    assert [attack.name for attack in attacks(["tame"])] == ["tame"]
+    monkeypatch.setattr(catalogue, "entry_points", lambda group: [Point, Point])
+    with pytest.raises(InputError, match="two attacks"):
+        attacks()
+
+
+async def test_nothing_gets_through_a_split_subject(tmp_path):
+    found = await redteam(make_toy(tmp_path / "toy"), attacks(QUICK), overrides=BOX)
+    assert [finding.attack for finding in found.through] == []
+    by = {finding.attack: finding for finding in found.findings}
+    assert by["edit-scorer"].control == "door"
+    assert by["memorised"].control == "holdout"
+    assert by["connect"].control == "box"
+    assert by["linked-output"].control == "outputs are plain files"
+
+
+async def test_what_gets_through_is_said_with_its_mend(tmp_path):
+    strop = STROP.replace('holdout = "data/holdout"', "allow_missing = true")
+    found = await redteam(make_toy(tmp_path / "toy", strop=strop), attacks(["memorised"]), overrides=BOX)
+    (finding,) = found.through
+    assert "holdout" in finding.mend
+    assert finding.reported is not None
+    assert finding.reported < found.honest
+
+
+async def test_unguarded_the_same_cheat_pays(tmp_path):
+    chosen = attacks(["exit-early", "edit-scorer", "one-lucky-seed"])
+    found = await redteam(make_toy(tmp_path / "toy"), chosen, overrides=BOX, unguarded=True)
+    assert found.through == []
+    assert found.taken["exit-early"].kept
+    assert found.taken["edit-scorer"].kept
+    assert not found.taken["one-lucky-seed"].kept
+
+
+async def test_attacks_never_run_without_a_box(tmp_path):
+    with pytest.raises(InputError, match="as you, on this machine"):
+        await redteam(make_toy(tmp_path / "toy"), attacks(["keys"]), overrides={"box.backend": "process"})
+
+
+async def states(subject, **overrides):
+    return {finding.name: finding for finding in await check(subject, overrides={**BOX, **overrides})}
+
+
+async def test_check_says_what_a_run_rests_on(tmp_path):
+    found = await states(make_toy(tmp_path / "toy"))
+    assert found["noise"].state == "ok"
+    assert found["box"].state == "ok"
+    assert found["anchor: root"].state == "ok"
+    assert found["anchor: no outputs"].state == "ok"
+    assert found["budget"].state == "ok"
+    tight = await states(make_toy(tmp_path / "toy"), **{"budget.rollouts": 30})
+    assert tight["budget"].state == "warning"
+
+
+async def test_check_finds_a_scorer_that_says_yes_to_all(tmp_path):
+    items = "{f'v{n}': 0 for n in range(8)}"
+    score = f"import json; json.dump({{'error': 0.0, 'items': {items}}}, open('/result/result.json', 'w'))"
+    found = await states(make_toy(tmp_path / "toy", score=score))
+    assert found["tripwire"].state == "failed"
+    assert found["anchor: no outputs"].state == "failed"
+    assert found["anchor: blank outputs"].state == "failed"
+
+
+async def test_check_names_what_cannot_run(tmp_path):
+    found = await states(make_toy(tmp_path / "toy", train="raise SystemExit(1)"))
+    assert found["root"].state == "failed"
+    assert (await states(tmp_path))["subject"].state == "failed"
+    beside = await states(make_suite(tmp_path / "suite"))
+    assert beside["eval"].state == "warning"
+
+
+def test_examples_two_splits_share_are_found():
+    words = " ".join(f"word{n}" for n in range(20)).encode()
+    near = words.replace(b"word7", b"other")
+    splits = {
+        "visible": Tree({"a.txt": File(words), "b.txt": File(b"only here, and long enough to count")}),
+        "holdout": Tree({"c.txt": File(words)}),
+        "vault": Tree({"d.txt": File(near)}),
+    }
+    equal, twins = near_duplicates(splits)
+    assert equal == ["visible a.txt and holdout c.txt"]
+    assert any("vault d.txt" in twin for twin in twins)
+    assert near_duplicates({"visible": splits["visible"]}) == ([], [])
+
+
+def test_power_is_what_it_says():
+    gain = least_gain(0.05, 0.05 / 300, 4)
+    assert abs(power(gain, 0.05, 0.05 / 300, 4) - 0.8) < 0.02
+    assert least_gain(0.05, 0.05 / 300, 8) < gain / 2
+    assert power(0.0, 0.05, 0.05, 4) < 0.06
+    assert power(1.0, 0.0, 0.05, 4) == 1.0
+    assert pairs_for(0.05, 0.05 / 300, 0.2) <= 12
+    assert pairs_for(0.05, 0.05 / 300, 1e-6) is None
