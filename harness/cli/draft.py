@@ -41,8 +41,8 @@ class Draft:
         self.values = {key: _checked(key, value) for key, value in given.items()}
 
     def fill(self, recognised: Mapping[str, object]) -> None:
-        """Take recognised values for what was not given; a different mode makes them useless."""
-        if self.given.get("mode", recognised.get("mode")) == recognised.get("mode"):
+        """Take recognised values for what was not given; they are of an inline subject, and no use for another."""
+        if self.given.get("mode", "inline") == "inline":
             self.values = {**recognised, **self.values}
 
     def answer(self, key: str, text: str) -> None:

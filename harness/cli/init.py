@@ -47,14 +47,15 @@ def init(
 ) -> None:
     """Write FOLDER/strop.toml. Asks for what it cannot know; without a terminal it names the flags that are missing.
 
-    An autoresearch folder (program.md, train.py, prepare.py) is recognised, and every value taken from it is
-    shown with its reason. An existing strop.toml is never touched.
+    An autoresearch folder (program.md, train.py, prepare.py) is read, never executed, and every value taken from it
+    is shown with the line that says so; what no line says is asked. An existing strop.toml is never touched.
 
     Example: strop init . --mode inline --editable train.py --run "python train.py" --metric loss --direction min
     --result stdout
     """
     from harness.cli.draft import Draft, parse_range
     from harness.cli.recognise import recognise
+    from harness.untrusted import clean
 
     path = folder / "strop.toml"
     if not folder.is_dir():
@@ -78,11 +79,11 @@ def init(
         "allow_missing": allow_missing or None,
     }
     draft = Draft(folder, {key: value for key, value in given.items() if value is not None})
-    found = recognise(folder)
+    found = recognise(folder, metric)
     draft.fill({key: item.value for key, item in found.items()})
     for key, item in found.items():
-        if key not in draft.given:
-            typer.echo(f"{key:<10} {draft.shown(key)}  ({item.why})")
+        if draft.values.get(key) is item.value:
+            typer.echo(f"{key:<10} {draft.shown(key)}  ({clean(item.why)})")
     if draft.missing() and on_terminal():
         _ask(draft)
     draft.write(path)

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from harness.cli.output import VERDICT_STYLE
 from harness.cli.progress import Progress, decision_text
-from harness.report.numbers import change, duration, metric
+from harness.report.numbers import change, count, duration, metric
 from harness.untrusted import line
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _used(name: str, usage: Usage) -> str:
     assert usage.limit is not None
     if name.endswith("_s"):
         return f"{duration(usage.used)}/{duration(usage.limit)}"
-    return f"{usage.used:g}/{usage.limit:g}"
+    return f"{count(usage.used)}/{count(usage.limit)}"
 
 
 def _standing(progress: Progress) -> Text:
@@ -84,9 +84,9 @@ def _standing(progress: Progress) -> Text:
 
 def _counts(progress: Progress) -> Text:
     text = Text()
-    for verdict, count in progress.counts.items():
-        if count:
-            text.append(f"{verdict} {count}  ", style=VERDICT_STYLE.get(verdict, ""))
+    for verdict, times in progress.counts.items():
+        if times:
+            text.append(f"{verdict} {times}  ", style=VERDICT_STYLE.get(verdict, ""))
     text.append(f"holdout surprises {progress.surprises}", style="dim")
     return text
 

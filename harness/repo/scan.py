@@ -163,7 +163,7 @@ class _Scan:
         finally:
             os.close(opened)
         if len(data) > self._caps.file_bytes:
-            raise self._past(path, f"larger than {self._caps.file_bytes} bytes")
+            raise self._past(path, f"larger than {_size(self._caps.file_bytes)}")
         return Entry(path, "file", stat.S_IMODE(about.st_mode), data, about.st_nlink)
 
     def _add(self, entry: Entry) -> None:
@@ -172,10 +172,20 @@ class _Scan:
         if len(self.entries) > self._caps.files:
             raise self._past(b"", f"more than {self._caps.files} files")
         if self._bytes > self._caps.total_bytes:
-            raise self._past(b"", f"more than {self._caps.total_bytes} bytes in all")
+            raise self._past(b"", f"more than {_size(self._caps.total_bytes)} in all")
 
     def _past(self, path: bytes, what: str) -> InputError:
         return InputError(what, file=f"{self._top}/{line(path)}".rstrip("/"), mend=_MEND)
+
+
+def _size(count: int) -> str:
+    return (
+        f"{count / 2**20:.4g} MB"
+        if count >= 2**20
+        else f"{count / 2**10:.4g} kB"
+        if count >= 2**10
+        else f"{count} bytes"
+    )
 
 
 def _kind(mode: int) -> Kind:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.records import Verdict
-from harness.report.numbers import as_float, change, duration, interval, number, part, words
+from harness.report.numbers import as_float, change, count, duration, interval, number, part, words
 from harness.untrusted import line
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def cost_claim(summary: Mapping[str, Json]) -> str:
     for name, used, limit in budget_rows(summary):
         if name == "steps":
             continue
-        say = duration if name.endswith("_s") else "{:g}".format
+        say = duration if name.endswith("_s") else count
         of = f" of {say(limit)}" if limit is not None else ""
         spent.append(f"{say(used)}{of} {name.removesuffix('_s')}")
     lost = summary.get("lost_rollouts")

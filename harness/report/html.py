@@ -25,7 +25,7 @@ from harness.report.claims import (
     vault_claim,
     working_tree_claim,
 )
-from harness.report.numbers import duration, metric, part
+from harness.report.numbers import count, duration, metric, part
 from harness.report.plots import COLOURS, metric_figure, tree_figure, tree_width
 from harness.report.view import RunView, TicketView, load
 
@@ -123,7 +123,7 @@ def _budget(summary: Mapping[str, Json]) -> list[tuple[str, float, str]]:
     """(name, percent used, words) of every budget line."""
     rows: list[tuple[str, float, str]] = []
     for name, used, limit in budget_rows(summary):
-        say = duration if name.endswith("_s") else "{:g}".format
+        say = duration if name.endswith("_s") else count
         share = min(100.0, 100 * used / limit) if limit else 0.0
         rows.append((name.removesuffix("_s"), share, say(used) + (f" of {say(limit)}" if limit is not None else "")))
     return rows

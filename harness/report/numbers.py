@@ -24,6 +24,11 @@ def change(new: float | None, old: float | None) -> str:
     return "0.0 %" if share in {"+0.0 %", "-0.0 %"} else share
 
 
+def count(value: float) -> str:
+    """A counter: whole numbers in full, never with an exponent."""
+    return str(int(value)) if value == int(value) else f"{value:.6g}"
+
+
 def duration(seconds: float) -> str:
     """Seconds as 0:45, 12:03 or 8:00:00."""
     whole = max(0, round(seconds))

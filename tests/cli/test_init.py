@@ -21,11 +21,30 @@ def project(tmp_path):
     return folder
 
 
+PROGRAM = """\
+# program
+- `prepare.py` holds the evaluation. Do not modify.
+- Modify `train.py`: this is the only file you edit.
+You launch it simply as: `uv run train.py`.
+The goal is simple: get the lowest val_bpb.
+Run it: `uv run train.py > run.log 2>&1`
+If a run exceeds 10 minutes, kill it.
+"""
+TRAIN = """\
+from prepare import evaluate_bpb
+for step in range(3):
+    print(f"loss: {step}")
+val_bpb = evaluate_bpb()
+print(f"val_bpb:          {val_bpb:.6f}")
+print("seconds: %.1f" % 3)
+"""
+
+
 @pytest.fixture
 def autoresearch(project):
-    (project / "program.md").write_text("# program\n")
-    (project / "prepare.py").write_text("\n")
-    (project / "train.py").write_text('print(f"val_bpb:          {val_bpb:.6f}")\n')
+    (project / "program.md").write_text(PROGRAM)
+    (project / "prepare.py").write_text("def evaluate_bpb():\n    return 1.0\n")
+    (project / "train.py").write_text(TRAIN)
     return project
 
 
@@ -57,7 +76,16 @@ def test_without_a_terminal_every_missing_flag_is_named_and_nothing_written(stro
 def test_an_autoresearch_folder_is_recognised_out_loud(strop, autoresearch):
     said = strop("init", autoresearch)
     assert said.code == 0
-    assert "train.py prints it" in said.out
+    for reason in (
+        "train.py imports prepare (line 1) and prints its own val_bpb (line 5)",
+        "program.md, line 3, names it as the only file to edit",
+        "program.md, line 4: 'uv run train.py', without uv",
+        "program.md's goal, line 5; train.py prints it, line 5",
+        "program.md, line 5, wants val_bpb lower",
+        "program.md, line 7: 'exceeds 10 minutes'",
+        "train.py prints val_bpb, line 5",
+    ):
+        assert reason in said.out
     found = written(autoresearch)
     assert found["subject"] == {"name": "my project", "editable": ["train.py"]}
     assert found["eval"] == {
@@ -72,18 +100,56 @@ def test_an_autoresearch_folder_is_recognised_out_loud(strop, autoresearch):
 
 
 def test_flags_win_over_what_is_recognised(strop, autoresearch):
-    assert strop("init", autoresearch, "--metric", "val_loss", "--timeout", "30").code == 0
-    assert written(autoresearch)["eval"]["metric"] == "val_loss"
+    assert strop("init", autoresearch, "--timeout", "30", "--direction", "max").code == 0
     assert written(autoresearch)["eval"]["timeout_s"] == 30.0
-    assert written(autoresearch)["eval"]["direction"] == "min"
+    assert written(autoresearch)["eval"]["direction"] == "max"
 
 
-def test_an_autoresearch_folder_that_does_not_print_its_metric_is_not_guessed_at(strop, autoresearch):
-    (autoresearch / "train.py").write_text("print('done')\n")
+def test_what_was_read_of_one_metric_says_nothing_of_another(strop, autoresearch):
+    said = strop("init", autoresearch, "--metric", "val_loss")
+    assert said.code == 2
+    assert "--mode --direction" in said.err
+    assert "val_bpb" not in said.out
+
+
+def test_the_mode_split_takes_nothing_that_was_read(strop, autoresearch):
+    said = strop("init", autoresearch, "--mode", "split")
+    assert (said.code, said.out) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "flag"),
+    [
+        ("train.py", "from prepare import evaluate_bpb", "evaluate_bpb = float", "--mode"),
+        ("train.py", "val_bpb:  ", "no bits:  ", "--metric"),
+        ("train.py", "val_bpb = evaluate", "if val_bpb = evaluate", "--metric"),
+        ("train.py", 'print(f"val_bpb', 'for _ in range(2): print(f"val_bpb', "--metric"),
+        ("program.md", "lowest val_bpb", "best val_bpb", "--direction"),
+        ("program.md", "Run it: `uv run train.py ", "Run it: `uv run train.py --fast ", "--run"),
+        ("program.md", "uv run train.py", "make", "--run"),
+        ("program.md", "this is the only file you edit", "with care", "--editable"),
+        ("program.md", "only file you edit", "only file you do not edit", "--editable"),
+    ],
+)
+def test_what_no_line_says_is_asked_and_never_guessed(strop, autoresearch, file, old, new, flag):
+    text = (autoresearch / file).read_text()
+    assert old in text
+    (autoresearch / file).write_text(text.replace(old, new))
     said = strop("init", autoresearch)
     assert said.code == 2
-    assert "--metric --direction --result" in said.err
+    assert flag in said.err
+    assert flag.removeprefix("--") not in [row.split()[0] for row in said.out.splitlines()]
     assert not (autoresearch / "strop.toml").exists()
+
+
+def test_another_metric_and_direction_are_read_from_the_goal(strop, autoresearch):
+    (autoresearch / "program.md").write_text(
+        PROGRAM.replace("get the lowest val_bpb", "get the highest score").replace("exceeds 10 m", "exceeds 6 m")
+    )
+    (autoresearch / "train.py").write_text(TRAIN.replace("val_bpb:  ", "score:    "))
+    assert strop("init", autoresearch).code == 0
+    found = written(autoresearch)["eval"]
+    assert (found["metric"], found["direction"], found["timeout_s"]) == ("score", "max", 360.0)
 
 
 def test_an_existing_file_is_never_touched(strop, project):

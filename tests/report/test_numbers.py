@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.report.numbers import as_float, change, duration, interval, metric, part
+from harness.report.numbers import as_float, change, count, duration, interval, metric, part
 
 
 def test_a_missing_metric_is_a_dash_and_never_a_zero():
@@ -51,3 +51,7 @@ def test_parts_and_intervals_of_anything_else_are_empty():
     assert interval(None) == ""
     assert interval([0.1]) == ""
     assert interval([0.1, 0.25]) == "[0.1, 0.25]"
+
+
+def test_a_counter_is_never_an_exponent():
+    assert [count(value) for value in (3.0, 2_000_000.0, 0.25)] == ["3", "2000000", "0.25"]
