@@ -206,7 +206,8 @@ def _not_hidden(stages: Mapping[str, Mapping[str, Json]]) -> str:
     if holdout.get("passed") is not False:
         return ""
     seen = stages.get("confirm", {}).get("mean_gain", stages.get("screen", {}).get("gain"))
-    return f"gain {number(seen)} on visible, but the holdout said no"
+    said = "the holdout said no"
+    return said if as_float(seen) is None else f"gain {number(seen)} on visible, but {said}"
 
 
 def brief(note: str, limit: int = 300) -> str:

@@ -238,7 +238,7 @@ class Deliberation:
         session = self.session
         if simpler:
             return hidden >= -session.policy.gate.margin
-        seen = self.evidence.get("confirm") or self.evidence["screen"]
+        seen = self.evidence.get("confirm") or self.evidence.get("screen", {})
         assert isinstance(seen, dict)
         visible = seen.get("mean_gain", seen.get("gain"))
         rng = stream(session.seed, "holdout", self.proposal.ticket)

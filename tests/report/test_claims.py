@@ -76,6 +76,7 @@ CONFIRMED = {"mean_gain": 0.02, "lower_bound": 0.004, "alpha": 1e-4, "needed": 0
             "the holdout is worn out: it is not asked any more",
         ),
         ({"screen": GAINED, "recheck": {"passed": False, "score": 0.07}}, "another run of it gave 0.07"),
+        ({"stages": {}, "holdout": {"asked": True, "passed": False}}, "the holdout said no"),
         ({}, "no gain that holds"),
         ({"screen": {"gain": "much"}}, "no gain that holds"),
     ],
