@@ -16,7 +16,7 @@ from typing import Self, TypeVar
 import anyio.to_thread
 from anyio import CapacityLimiter
 
-from harness.archive import database, reading, schema
+from harness.archive import audit, database, reading, schema
 from harness.archive.base import Commit, LedgerEntry, StoredProposal
 from harness.archive.calls import CallJournal
 from harness.archive.database import FILE_NAME, transaction, translated
@@ -220,6 +220,10 @@ class SqliteArchive:
 
     async def ledger(self, after: int = 0) -> Sequence[LedgerEntry]:
         return await self._read(lambda connection: reading.ledger(connection, after))
+
+    async def sound_ledger(self) -> Sequence[LedgerEntry]:
+        """Every row, both chains computed again on the way. Raises IntegrityError."""
+        return await self._read(audit.sound)
 
     async def tickets(self, after: int = -1) -> Sequence[LedgerEntry]:
         """The ledger rows of tickets numbered above `after`, in order."""

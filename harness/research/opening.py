@@ -12,7 +12,6 @@ import anyio.to_thread
 
 from harness.agent.bench import Bench, Equipped
 from harness.archive.base import LedgerEntry
-from harness.archive.ledger import verify_chain
 from harness.box.base import Boxes, BoxSpec, Command
 from harness.box.choose import choose
 from harness.box.pool import Pool
@@ -114,8 +113,7 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None =
 
     Raises IntegrityError when the ledger or a pinned tree is not what it was.
     """
-    rows = await hold.archive.ledger()
-    verify_chain(rows)
+    rows = await hold.archive.sound_ledger()
     body = run_body(rows)
     subject, policy = await _pinned(body, hold.store)
     spec = BoxSpec(owner=owner_of(hold.folder), limits=policy.box.limits)

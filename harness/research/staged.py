@@ -60,7 +60,9 @@ class StagedPlacement(Placement):
         holder = session.standing.incumbent
         best = session.standing.members.get(holder.id)
         whole = climb.stage == len(Stages(session).plan())
-        better = best is None or share.mean > Share(best.wins, best.losses).mean
+        known = Share(best.wins, best.losses).mean if best is not None else 0.0
+        better = best is None or share.mean > known
+        self.evidence["screen"] = {"candidate": share.mean, "incumbent": known, "gain": share.mean - known}
         kept = whole and better and await self._holdout(holder, simpler=False)
         if not kept and not accepts(session, member):
             return self._decision(Verdict.DISCARDED, "worse than the root by more than the margin")
