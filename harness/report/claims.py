@@ -171,7 +171,7 @@ def _not_better(stages: Mapping[str, Mapping[str, Json]]) -> str:
     if gain is None or (mine is not None and theirs is not None and mine < theirs):
         return ""
     if gain <= 0:
-        return f"worse by {number(-gain)}" if gain else "no better and no worse"
+        return f"{number(-gain)} worse than the best so far" if gain else "no better than the best so far"
     return f"gain {number(gain)}, needed {number(needed)}" if gain < needed * (1 - 1e-9) else ""
 
 

@@ -56,8 +56,8 @@ CONFIRMED = {"mean_gain": 0.02, "lower_bound": 0.004, "alpha": 1e-4, "needed": 0
     ("evidence", "said"),
     [
         ({"screen": {**GAINED, "needed": 0.01}}, "gain 0.0075, needed 0.01"),
-        ({"screen": {**GAINED, "gain": -0.0625}}, "worse by 0.0625"),
-        ({"screen": {**GAINED, "gain": 0.0}}, "no better and no worse"),
+        ({"screen": {**GAINED, "gain": -0.0625}}, "0.0625 worse than the best so far"),
+        ({"screen": {**GAINED, "gain": 0.0}}, "no better than the best so far"),
         (
             {"screen": GAINED, "confirm": {**CONFIRMED, "lower_bound": -0.012500000000000004}},
             "mean gain 0.02 on fresh pairs, but its lower bound -0.0125 is not above 0",
