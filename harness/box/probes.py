@@ -3,29 +3,34 @@
 
 from __future__ import annotations
 
-_TRY = """
-import ctypes, errno, os, sys, json
-libc = ctypes.CDLL(None, use_errno=True)
-def refused(number, *arguments):
-    ctypes.set_errno(0)
-    result = libc.syscall(number, *arguments)
-    return result == -1 and ctypes.get_errno() in (errno.EPERM, errno.ENOSYS)
-def verdict(found):
-    print("; ".join(found) or "refused")
-    sys.exit(1 if found else 0)
-"""
+from harness.box.kernel_probes import KERNEL, TRY
 
 # {name: (program, what arguments it takes)}; arguments: "numbers" is JSON of system call numbers by name,
-# "canary" a secret file of the host, "port" a listening TCP port of the host's loopback.
+# "canary" secret files of the host, "port" and "udp" ports and "abstract" a name that the host listens on.
 INSIDE: dict[str, tuple[str, str]] = {
+    **KERNEL,
     "files outside": (
         """
 import os, sys
-secret = sys.argv[1]
-found = [p for p in (secret, "/etc/shadow", "/root/.ssh", "/var/lib", "/var/run/docker.sock") if os.path.exists(p)]
-print("visible: " + ", ".join(found) if found else "the host's files are not there"); sys.exit(bool(found))
+found = [p for p in sys.argv[1:] if os.path.exists(p)]
+for path in ("/etc/shadow", "/var/lib/docker", "/proc/1/root", "/proc/1/cwd"):
+    try:
+        (os.listdir if os.path.isdir(path) else open)(path); found.append(path)
+    except OSError: pass
+print("readable: " + ", ".join(found) if found else "the host's files are not there"); sys.exit(bool(found))
 """,
         "canary",
+    ),
+    "docker socket": (
+        """
+import os, socket, sys
+found = []
+for path in ("/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock"):
+    try: socket.socket(socket.AF_UNIX).connect(path); found.append(path)
+    except OSError: pass
+print("reached " + ", ".join(found) if found else "no engine can be reached"); sys.exit(bool(found))
+""",
+        "",
     ),
     "host environment": (
         """
@@ -53,14 +58,52 @@ print(f"{len(pids)} processes visible"); sys.exit(set(pids) != {1, os.getpid()})
         """
 import socket, sys
 found = [name for _, name in socket.if_nameindex() if name != "lo"]
-for where in (("127.0.0.1", int(sys.argv[1])), ("192.0.2.1", 80), ("1.1.1.1", 53)):
+for where in (("192.0.2.1", 80), ("1.1.1.1", 53), ("169.254.169.254", 80)):
     s = socket.socket(); s.settimeout(0.3)
     try: s.connect(where); found.append("reached %s:%d" % where)
     except TimeoutError: found.append("a packet left for %s" % where[0])
     except OSError: pass
-print("; ".join(found) or "no way out, not even to the host's loopback"); sys.exit(bool(found))
+print("; ".join(found) or "no interface but loopback, no way out"); sys.exit(bool(found))
+""",
+        "",
+    ),
+    "loopback TCP": (
+        """
+import socket, sys
+found = []
+for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+    try:
+        s = socket.socket(family); s.settimeout(0.5)
+        s.connect((address, int(sys.argv[1]))); found.append(address)
+    except OSError: pass
+print("reached " + ", ".join(found) if found else "the host's ports are not ours"); sys.exit(bool(found))
 """,
         "port",
+    ),
+    "loopback UDP": (
+        """
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(0.5); s.connect(("127.0.0.1", int(sys.argv[1])))
+try: s.send(b"?"); s.recv(10); print("the host answered"); sys.exit(1)
+except OSError: print("the host's ports are not ours")
+""",
+        "udp",
+    ),
+    "abstract sockets": (
+        """
+import socket, sys
+try: socket.socket(socket.AF_UNIX).connect("\\0" + sys.argv[1]); print("reached the host's"); sys.exit(1)
+except OSError: print("the host's names are not ours")
+""",
+        "abstract",
+    ),
+    "name lookups": (
+        """
+import socket, sys
+try: print("resolved", socket.getaddrinfo("example.com", 80)[0][4]); sys.exit(1)
+except OSError: print("no name outside resolves")
+""",
+        "",
     ),
     "sockets outside the network namespace": (
         """
@@ -88,73 +131,6 @@ sys.exit(bool(found))
 """,
         "",
     ),
-    "nested user namespace": (
-        _TRY
-        + """
-found = [f"unshare {flag:#x}" for flag in (0x10000000, 0x20000, 0x40000000, 0x20000000, 0x8000000, 0x4000000)
-         if libc.unshare(flag) == 0]
-numbers = json.loads(sys.argv[1])
-pid = libc.syscall(numbers["clone"], 0x10000000 | 17, 0, 0, 0, 0)
-if pid == 0: os._exit(0)
-if pid > 0: found.append("clone with a new user namespace")
-verdict(found)
-""",
-        "numbers",
-    ),
-    "mount": (
-        _TRY + 'verdict([n for n in ("tmpfs", "proc") if libc.mount(b"none", b"/tmp", n.encode(), 0, None) == 0])',
-        "",
-    ),
-    "remount": (_TRY + 'verdict(["/usr"] if libc.mount(None, b"/usr", None, 32 | 4096, None) == 0 else [])', ""),
-    "ptrace": (
-        _TRY
-        + """
-child = os.fork()
-if child == 0:
-    os.read(0, 1); os._exit(0)
-found = ["attach to a child"] if libc.ptrace(16, child, 0, 0) == 0 else []
-found += ["trace me"] if libc.ptrace(0, 0, 0, 0) == 0 else []
-verdict(found)
-""",
-        "",
-    ),
-    "system calls": (
-        _TRY
-        + """
-numbers = json.loads(sys.argv[1])
-verdict([name for name, number in numbers.items() if name != "clone" and not refused(number, 0, 0, 0, 0, 0)])
-""",
-        "numbers",
-    ),
-    "foreign architecture": (
-        """
-import ctypes, mmap, os, platform, sys
-if platform.machine() != "x86_64": print("x86-64 only"); sys.exit(2)
-child = os.fork()
-if child == 0:
-    page = mmap.mmap(-1, 4096, prot=7)
-    page.write(b"\\xb8\\x14\\x00\\x00\\x00\\xcd\\x80\\xc3")
-    pid = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(page)))()
-    os._exit(0 if pid > 0 else 3)
-code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-print(f"a 32-bit system call ended with {code}"); sys.exit(code == 0)
-""",
-        "",
-    ),
-    "worker's memory": (
-        _TRY
-        + """
-found = []
-for name in ("mem", "environ", "maps", "fd/10", "fd/11", "syscall", "stack", "cwd/.", "root/."):
-    try:
-        with open("/proc/1/" + name, "rb") as file: file.read(1)
-        found.append(name)
-    except IsADirectoryError: found.append(name)
-    except OSError: pass
-verdict(found)
-""",
-        "",
-    ),
     "worker's limits": (
         """
 import resource, sys
@@ -171,10 +147,119 @@ status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in
 found = [n for n in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb") if int(status[n], 16)]
 found += [] if status["NoNewPrivs"].strip() == "1" else ["new privileges"]
 found += [] if status["Seccomp"].strip() == "2" else ["no filter"]
-for call in (os.setuid, os.setgid):
-    try: call(0); found.append(call.__name__ + "(0)")
-    except OSError: pass
 print("; ".join(found) or "no capabilities, no new privileges, filtered"); sys.exit(bool(found))
+""",
+        "",
+    ),
+    "setuid": (
+        """
+import os, subprocess, sys
+found = [] if os.getuid() and os.geteuid() else ["runs as root"]
+for name, call in (("setuid", os.setuid), ("setgid", os.setgid), ("setgroups", lambda n: os.setgroups([n]))):
+    try: call(0); found.append(name)
+    except OSError: pass
+for program in ("/usr/bin/su", "/usr/bin/passwd", "/usr/bin/mount", "/bin/ping"):
+    if os.path.exists(program) and os.stat(program).st_mode & 0o4000:
+        with subprocess.Popen([program], stdin=-3, stdout=-3, stderr=-3) as child:
+            try: ids = open(f"/proc/{child.pid}/status").read().split("Uid:")[1].split()[:4]
+            except OSError: ids = []
+            child.kill()
+        if "0" in ids: found.append(program)
+print("; ".join(found) or "nobody becomes root"); sys.exit(bool(found))
+""",
+        "",
+    ),
+    "priorities": (
+        """
+import os, resource, sys
+found = []
+real_time = lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+for name, call in (("nice", lambda: os.nice(-5)), ("real time", real_time)):
+    try: call(); found.append(name)
+    except OSError: pass
+print("raised by " + ", ".join(found) if found else "refused"); sys.exit(bool(found))
+""",
+        "",
+    ),
+    "kernel settings": (
+        """
+import os, sys
+found = []
+for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/vm/overcommit_memory", "/proc/sysrq-trigger", "/proc/irq",
+             "/sys/kernel/uevent_helper", "/sys/power/state", "/sys/fs/cgroup/cgroup.procs",
+             "/proc/self/oom_score_adj"):
+    try:
+        if os.path.isdir(path): open(path + "/x", "w")
+        else:
+            with open(path, "w") as file: file.write("-1000" if path.endswith("adj") else "")
+        found.append(path)
+    except OSError: pass
+for path in ("/proc/kcore", "/proc/kmsg", "/proc/timer_list", "/sys/kernel/debug/x", "/sys/kernel/security/x"):
+    try:
+        with open(path, "rb") as file: file.read(1) and found.append("read " + path)
+    except OSError: pass
+print("; ".join(found) or "nothing of the kernel's can be written, nor its memory and log read"); sys.exit(bool(found))
+""",
+        "",
+    ),
+    "devices": (
+        """
+import os, stat, sys
+harmless = {"null", "zero", "full", "random", "urandom", "tty", "ptmx", "console"}
+found = []
+for folder, _, names in os.walk("/dev"):
+    for name in names:
+        mode = os.lstat(os.path.join(folder, name)).st_mode
+        if (stat.S_ISBLK(mode) or stat.S_ISCHR(mode)) and name not in harmless and folder != "/dev/pts":
+            found.append(name)
+print("there: " + ", ".join(found[:9]) if found else "only harmless ones"); sys.exit(bool(found))
+""",
+        "",
+    ),
+    "terminal": (
+        """
+import fcntl, os, sys
+try: os.open("/dev/tty", os.O_RDWR); print("there is a controlling terminal"); sys.exit(1)
+except OSError: print("none to inject into")
+""",
+        "",
+    ),
+    "descriptors": (
+        """
+import os, sys
+found = []
+for name in os.listdir("/proc/self/fd"):
+    try: target = os.readlink("/proc/self/fd/" + name)
+    except OSError: continue
+    if int(name) > 2: found.append(target)
+print("inherited: " + ", ".join(found) if found else "three, and no more"); sys.exit(bool(found))
+""",
+        "",
+    ),
+    "signals to the host": (
+        """
+import os, sys
+found = []
+for pid in map(int, sys.argv[1:]):
+    try: os.kill(pid, 0); found.append(str(pid))
+    except OSError: pass
+print("reached " + ", ".join(found) if found else "the host's processes have no number here"); sys.exit(bool(found))
+""",
+        "pid",
+    ),
+    "core dumps": (
+        """
+import os, resource, sys
+soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+print(f"limit {hard}"); sys.exit(hard != 0)
+""",
+        "",
+    ),
+    "host name": (
+        """
+import os, socket, sys
+name = socket.gethostname()
+print("the box's own" if name == "box" else "another name"); sys.exit(name != "box")
 """,
         "",
     ),
@@ -190,15 +275,38 @@ print("made: " + ", ".join(found) if found else "refused"); sys.exit(bool(found)
 """,
         "",
     ),
-    "objects that outlive processes": (
-        _TRY
+    "System V objects": (
+        TRY
         + """
-found = ["System V memory"] if libc.shmget(0, 4096, 0o1600) >= 0 else []
-found += ["System V queue"] if libc.msgget(0, 0o1600) >= 0 else []
-found += ["memory behind a descriptor"] if libc.memfd_create(b"x", 0) >= 0 else []
+found = ["memory"] if libc.shmget(0, 4096, 0o1600) >= 0 else []
+found += ["queue"] if libc.msgget(0, 0o1600) >= 0 else []
+found += ["semaphores"] if libc.semget(0, 1, 0o1600) >= 0 else []
 verdict(found)
 """,
         "",
+    ),
+    "message queues": (
+        """
+import os, sys
+try: os.close(os.open("/dev/mqueue/probe", os.O_CREAT | os.O_RDWR)); print("a queue was made"); sys.exit(1)
+except OSError: print("refused")
+""",
+        "",
+    ),
+    "memfd": (
+        TRY + 'verdict(["memory behind a descriptor"] if libc.memfd_create(b"x", 0) >= 0 else [])',
+        "",
+    ),
+    "threads": (
+        """
+import sys, threading
+limit, made, stop = int(sys.argv[1]), 0, threading.Event()
+try:
+    while made <= limit + 32: threading.Thread(target=stop.wait, daemon=True).start(); made += 1
+except RuntimeError: pass
+print(f"{made} threads at a limit of {limit} tasks"); stop.set(); sys.exit(made > limit)
+""",
+        "pids",
     ),
     "open files": (
         """
@@ -215,7 +323,7 @@ sys.exit(count > limit or raised)
 """,
         "open_files",
     ),
-    "disk": (
+    "disk, one file": (
         """
 import os, sys
 limit = int(sys.argv[1]) << 20; found = []; block = bytes(1 << 20)
@@ -228,6 +336,32 @@ for place in sys.argv[2:]:
     if written > limit: found.append(f"{place} took {written >> 20} MB")
     os.unlink(place + "/fill")
 print("; ".join(found) or f"every place ends at {limit >> 20} MB"); sys.exit(bool(found))
+""",
+        "disk",
+    ),
+    "disk, many files": (
+        """
+import os, sys
+limit = int(sys.argv[1]) << 20; written = 0; block = bytes(1 << 16)
+try:
+    while written <= limit + (8 << 20):
+        with open(f"/work/{written}", "wb", buffering=0) as file: written += file.write(block)
+except OSError: pass
+for name in os.listdir("/work"): os.unlink("/work/" + name)
+print(f"{written >> 20} MB in small files at a limit of {limit >> 20}"); sys.exit(written > limit)
+""",
+        "disk",
+    ),
+    "shared memory": (
+        """
+import os, sys
+limit = int(sys.argv[1]) << 20; written = 0
+try:
+    with open("/dev/shm/fill", "wb", buffering=0) as file:
+        while written <= limit + (8 << 20): written += file.write(bytes(1 << 20))
+except OSError: pass
+os.unlink("/dev/shm/fill")
+print(f"{written >> 20} MB at a limit of {limit >> 20}"); sys.exit(written > limit)
 """,
         "disk",
     ),
@@ -245,57 +379,3 @@ print(f"{made} processes at a limit of {limit}"); sys.exit(made > limit)
         "pids",
     ),
 }
-
-HOLD = """
-import mmap, os, sys, time
-way, size = sys.argv[1], int(sys.argv[2]) << 20
-def fill(size):
-    held = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    for at in range(0, size, 4096): held[at] = 1
-    return held
-if way == "one": keep = fill(2 * size)
-elif way == "many":
-    for _ in range(4):
-        if os.fork() == 0: keep = fill(size // 2); time.sleep(20); os._exit(0)
-elif way == "hidden":
-    keep = []
-    for _ in range(32):
-        held = mmap.mmap(-1, size // 16)
-        for at in range(0, size // 16, 4096): held[at] = 1
-        held.madvise(mmap.MADV_DONTNEED); keep.append(held)
-time.sleep(3)
-print("held it all")
-"""
-BOMB = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n"
-DAEMON = """
-import os, signal, sys, time
-for _ in range(2):
-    if os.fork(): break
-    os.setsid()
-else:
-    for number in range(1, 32):
-        try: signal.signal(number, signal.SIG_IGN)
-        except (OSError, ValueError): pass
-    time.sleep(60); os._exit(0)
-time.sleep(float(sys.argv[1]))
-"""
-FLOOD = "import os\nwhile True: os.write(1, b'x' * 65536)\n"
-SIGNALS = """
-import os, signal
-for number in range(1, 65):
-    try: os.kill(1, number)
-    except OSError: pass
-"""
-COUNT = "import os; print(len([p for p in os.listdir('/proc') if p.isdigit()]))"
-LEAVE = """
-import os, subprocess
-for place in os.sys.argv[1:]:
-    os.makedirs(place + "/a/b/c"); open(place + "/a/b/c/f", "w").write("left"); os.mkfifo(place + "/p")
-    os.symlink("/usr", place + "/l"); os.chmod(place + "/a/b", 0); os.chmod(place, 0o500)
-"""
-BURN = """
-import os, time
-for _ in range(3): os.fork()
-end = time.monotonic() + 1.0
-while time.monotonic() < end: pass
-"""

@@ -6,14 +6,20 @@ A limit that is silently not applied is worse than none, so each is proved by ru
 from __future__ import annotations
 
 import json
+import os
 import platform
+import secrets
 import socket
+import sys
 import tempfile
+import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
-from harness.box import probes, syscalls
+from harness.box import abuses, probes, syscalls
 from harness.box.base import FOLDERS, TMP, Box, Boxes, BoxSpec, Command, Completed
 from harness.errors import BoxError, ExecTimeoutError, LimitError
 from harness.limits import Limits
@@ -53,11 +59,27 @@ async def selfcheck(boxes: Boxes) -> list[Probe]:
 
 
 async def _within(boxes: Boxes) -> list[Probe]:
-    with tempfile.NamedTemporaryFile(prefix="strop-canary-") as canary, socket.create_server(("127.0.0.1", 0)) as door:
+    with ExitStack() as stack:
+        canaries = [
+            stack.enter_context(tempfile.NamedTemporaryFile(prefix=".strop-canary-", dir=folder)).name
+            for folder in dict.fromkeys((tempfile.gettempdir(), "/var/tmp", str(Path.home())))  # noqa: S108
+            if os.access(folder, os.W_OK)
+        ]
+        door = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        echo = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        echo.bind(("127.0.0.1", 0))
+        hidden = stack.enter_context(socket.socket(socket.AF_UNIX))
+        name = f"strop-canary-{secrets.token_hex(4)}"
+        hidden.bind(f"\0{name}" if sys.platform == "linux" else f"{tempfile.mkdtemp()}/{name}")
+        hidden.listen()
+        stack.enter_context(_echoing(echo))
         arguments: dict[str, tuple[str, ...]] = {
             "": (),
-            "canary": (canary.name,),
+            "canary": tuple(canaries),
             "port": (str(door.getsockname()[1]),),
+            "udp": (str(echo.getsockname()[1]),),
+            "abstract": (name,),
+            "pid": (str(os.getpid()), str(os.getppid())),
             "numbers": (json.dumps(_numbers()),),
             "open_files": (str(_LIMITS.open_files),),
             "disk": (str(_LIMITS.disk_mb), *_PLACES),
@@ -65,6 +87,27 @@ async def _within(boxes: Boxes) -> list[Probe]:
         }
         async with boxes.open(BoxSpec(owner=_OWNER, limits=_LIMITS)) as box:
             return [await _inside(box, name, source, arguments[kind]) for name, (source, kind) in probes.INSIDE.items()]
+
+
+@contextmanager
+def _echoing(echo: socket.socket) -> Generator[None]:
+    """Answer every datagram while the block runs."""
+
+    def answer() -> None:
+        while True:
+            data, sender = echo.recvfrom(100)
+            if data == b"end":
+                return
+            echo.sendto(data, sender)
+
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
+            last.sendto(b"end", echo.getsockname())
+        thread.join(5)
 
 
 async def _inside(box: Box, name: str, source: str, arguments: tuple[str, ...]) -> Probe:
@@ -92,13 +135,13 @@ async def _python(box: Box, source: str, *arguments: str, deadline_s: float = _D
 
 async def _alone(box: Box) -> bool:
     """Whether nothing but the worker and the asking program runs in the box."""
-    return (await _python(box, probes.COUNT)).stdout.strip() == b"2"
+    return (await _python(box, abuses.COUNT)).stdout.strip() == b"2"
 
 
 def _memory(way: str) -> Check:
     async def check(box: Box) -> tuple[bool | None, str]:
         try:
-            done = await _python(box, probes.HOLD, way, str(_LIMITS.memory_mb))
+            done = await _python(box, abuses.HOLD, way, str(_LIMITS.memory_mb))
         except LimitError as error:
             return error.limit == "memory", error.message
         return b"held it all" not in done.stdout, f"ended with {done.exit_code} {done.stdout!r}"
@@ -109,7 +152,7 @@ def _memory(way: str) -> Check:
 async def _bomb(box: Box) -> tuple[bool | None, str]:
     started = time.monotonic()
     try:
-        await _python(box, probes.BOMB, deadline_s=1.0)
+        await _python(box, abuses.BOMB, deadline_s=1.0)
     except (ExecTimeoutError, LimitError) as error:
         spent = time.monotonic() - started
         return await _alone(box) and spent < 4, f"{error.message}, in {spent:.1f} s, and the box goes on"
@@ -129,14 +172,14 @@ async def _names(box: Box) -> tuple[bool | None, str]:
 
 async def _daemon(box: Box) -> tuple[bool | None, str]:
     started = time.monotonic()
-    await _python(box, probes.DAEMON, "0")
+    await _python(box, abuses.DAEMON, "0")
     spent = time.monotonic() - started
     return spent < 5 and await _alone(box), f"a daemon that held the pipe was gone after {spent:.2f} s"
 
 
 async def _deadline(box: Box) -> tuple[bool | None, str]:
     try:
-        await _python(box, probes.DAEMON, "30", deadline_s=0.3)
+        await _python(box, abuses.DAEMON, "30", deadline_s=0.3)
     except ExecTimeoutError as error:
         return await _alone(box), f"{error.message}, with its daemon"
     return False, "it outlived its deadline"
@@ -144,7 +187,7 @@ async def _deadline(box: Box) -> tuple[bool | None, str]:
 
 async def _flood(box: Box) -> tuple[bool | None, str]:
     try:
-        await _python(box, probes.FLOOD)
+        await _python(box, abuses.FLOOD)
     except LimitError as error:
         kept = len(error.partial.stdout)
         return error.limit == "output" and kept <= _LIMITS.output_kb * 1024, f"{error.message}, {kept} bytes kept"
@@ -152,16 +195,58 @@ async def _flood(box: Box) -> tuple[bool | None, str]:
 
 
 async def _signals(box: Box) -> tuple[bool | None, str]:
-    await _python(box, probes.SIGNALS)
+    await _python(box, abuses.SIGNALS)
     return await _alone(box), "64 signals at PID 1 and the box goes on"
 
 
 async def _reset(box: Box) -> tuple[bool | None, str]:
-    await _python(box, probes.LEAVE, *_PLACES)
+    await _python(box, abuses.LEAVE, *_PLACES)
     await box.reset()
     left = [place for place in (*FOLDERS, TMP) if await box.get(place, max_bytes=1 << 20)]
+    return not left, f"left behind: {left or 'nothing'}"
+
+
+async def _reset_shm(box: Box) -> tuple[bool | None, str]:
+    await _python(box, abuses.LEAVE, _SHM)
+    await box.reset()
     done = await _python(box, "import os; print(os.listdir('/dev/shm'))")
-    return not left and done.stdout.strip() == b"[]", f"left behind: {left or 'nothing'}"
+    return done.stdout.strip() == b"[]", f"left behind: {done.stdout.decode().strip()}"
+
+
+async def _reset_processes(box: Box) -> tuple[bool | None, str]:
+    await _python(box, abuses.DAEMON, "0")
+    await box.reset()
+    return await _alone(box), "nothing runs but the worker"
+
+
+async def _reset_environment(box: Box) -> tuple[bool | None, str]:
+    tell = "import os, resource; print(sorted(os.environ.items()), os.getcwd(), os.umask(0), resource.getrlimit(7))"
+    before = (await _python(box, tell)).stdout
+    change = "import os, resource; os.environ['X'] = '1'; os.umask(0); os.chdir('/tmp'); resource.setrlimit(7, (9, 9))"
+    await _python(box, change)
+    await box.reset()
+    after = (await _python(box, tell)).stdout
+    return before == after and bool(before), "variables, folder, mask and limits are as they were"
+
+
+async def _after_memory(box: Box) -> tuple[bool | None, str]:
+    """A limit that was hit must not be hit again by the next, small command."""
+    try:
+        await _python(box, abuses.HOLD, "one", str(_LIMITS.memory_mb))
+    except LimitError:
+        await box.reset()
+        done = await _python(box, "x = bytes(32 << 20); print(len(x))")
+        return done.stdout.strip() == b"33554432", "the next command has its whole memory"
+    return None, "the limit was not reported"
+
+
+async def _wall(box: Box) -> tuple[bool | None, str]:
+    started = time.monotonic()
+    try:
+        await _python(box, "while True: pass", deadline_s=0.5)
+    except ExecTimeoutError as error:
+        return time.monotonic() - started < 5, error.message
+    return False, "it ended by itself"
 
 
 async def _links(box: Box) -> tuple[bool | None, str]:
@@ -175,7 +260,7 @@ async def _links(box: Box) -> tuple[bool | None, str]:
 
 
 async def _cpu(box: Box) -> tuple[bool | None, str]:
-    done = await _python(box, probes.BURN)
+    done = await _python(box, abuses.BURN)
     used = done.cpu_s / done.wall_s
     detail = f"8 busy processes used {used:.2f} cpus at a limit of {_LIMITS.cpus:g}"
     return (True if used < _LIMITS.cpus * 1.3 else None), detail
@@ -191,7 +276,12 @@ _CHECKS: Mapping[str, Check] = {
     "daemon past a deadline": _deadline,
     "output flood": _flood,
     "signals at the worker": _signals,
-    "reset": _reset,
+    "wall time": _wall,
+    "memory after a hit": _after_memory,
+    "reset, files": _reset,
+    "reset, shared memory": _reset_shm,
+    "reset, processes": _reset_processes,
+    "reset, environment": _reset_environment,
     "links": _links,
     "cpu": _cpu,
 }

@@ -34,7 +34,7 @@ class TestDockerBoxes(BoxContract):
 @docker
 async def test_every_promise_is_held():
     probes = await selfcheck(boxes())
-    assert len(probes) >= 45
+    assert len(probes) >= 60
     assert {probe.name: probe.detail for probe in probes if probe.held is False} == {}
 
 

@@ -26,7 +26,7 @@ class TestEmbeddedBoxes(BoxContract):
 
 async def test_every_promise_is_held():
     probes = await selfcheck(EmbeddedBoxes())
-    assert len(probes) >= 30
+    assert len(probes) >= 60
     assert {probe.name: probe.detail for probe in probes if probe.held is not True and probe.name != "cpu"} == {}
 
 

@@ -1,0 +1,57 @@
+"""Programs that run into the limits of a box; `harness.box.selfcheck` gives each a box of its own."""
+
+from __future__ import annotations
+
+HOLD = """
+import mmap, os, sys, time
+way, size = sys.argv[1], int(sys.argv[2]) << 20
+def fill(size):
+    held = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    for at in range(0, size, 4096): held[at] = 1
+    return held
+if way == "one": keep = fill(2 * size)
+elif way == "many":
+    for _ in range(4):
+        if os.fork() == 0: keep = fill(size // 2); time.sleep(20); os._exit(0)
+elif way == "hidden":
+    keep = []
+    for _ in range(32):
+        held = mmap.mmap(-1, size // 16)
+        for at in range(0, size // 16, 4096): held[at] = 1
+        held.madvise(mmap.MADV_DONTNEED); keep.append(held)
+time.sleep(3)
+print("held it all")
+"""
+BOMB = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n"
+DAEMON = """
+import os, signal, sys, time
+for _ in range(2):
+    if os.fork(): break
+    os.setsid()
+else:
+    for number in range(1, 32):
+        try: signal.signal(number, signal.SIG_IGN)
+        except (OSError, ValueError): pass
+    time.sleep(60); os._exit(0)
+time.sleep(float(sys.argv[1]))
+"""
+FLOOD = "import os\nwhile True: os.write(1, b'x' * 65536)\n"
+SIGNALS = """
+import os, signal
+for number in range(1, 65):
+    try: os.kill(1, number)
+    except OSError: pass
+"""
+COUNT = "import os; print(len([p for p in os.listdir('/proc') if p.isdigit()]))"
+LEAVE = """
+import os, subprocess
+for place in os.sys.argv[1:]:
+    os.makedirs(place + "/a/b/c"); open(place + "/a/b/c/f", "w").write("left"); os.mkfifo(place + "/p")
+    os.symlink("/usr", place + "/l"); os.chmod(place + "/a/b", 0); os.chmod(place, 0o500)
+"""
+BURN = """
+import os, time
+for _ in range(3): os.fork()
+end = time.monotonic() + 1.0
+while time.monotonic() < end: pass
+"""
