@@ -13,6 +13,7 @@ from harness.cli import (
     compare,
     doctor,
     export,
+    image,
     init,
     inspect,
     logs,
@@ -96,6 +97,7 @@ app.command("init", rich_help_panel=SETUP)(init.init)
 app.command("doctor", rich_help_panel=SETUP)(doctor.doctor)
 app.command("check", rich_help_panel=SETUP)(check.check)
 app.command("redteam", rich_help_panel=SETUP)(redteam.redteam)
+app.add_typer(image.app, name="image", rich_help_panel=SETUP)
 app.command("version", rich_help_panel=SETUP)(_version)
 
 

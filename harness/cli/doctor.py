@@ -18,6 +18,7 @@ BoxName = Literal["auto", "docker", "embedded", "process"]
 
 def doctor(
     box: Annotated[BoxName, typer.Option(help="The box to prove; process is no isolation.")] = "auto",
+    image: Annotated[str | None, typer.Option(help="The image of docker boxes.", show_default="strop-box")] = None,
     model: Annotated[
         str | None, typer.Option(help="Also prove a model of the policy with one call.", show_default=False)
     ] = None,
@@ -38,7 +39,7 @@ def doctor(
     from harness.cli.output import print_json
     from harness.cli.probes import examine
 
-    checks = anyio.run(examine, box, _nearest(runs))
+    checks = anyio.run(examine, box, _nearest(runs), image)
     if model is not None:
         from harness.cli.model_probe import probe_model
 
@@ -79,6 +80,9 @@ def _print(checks: list[Check]) -> None:
 
 
 def _word(check: Check) -> tuple[str, str]:
+    promise = check.name.startswith("box ")
     if not check.ok:
-        return "failed", "bold red"
+        return "not held" if promise else "failed", "bold red"
+    if promise:
+        return ("held", "green") if check.needed else ("not applicable", "dim")
     return ("ok", "green") if check.needed else ("-", "dim")

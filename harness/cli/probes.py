@@ -40,7 +40,7 @@ class Check:
     needed: bool = True
 
 
-async def examine(box: BoxName, folder: Path) -> list[Check]:
+async def examine(box: BoxName, folder: Path, image: str | None = None) -> list[Check]:
     """Run every probe; none of them raises. `folder` is where runs would be kept."""
     local: list[tuple[str, Callable[[], str], str]] = [
         ("python", probe_python, "use Python 3.11 or newer from a virtual environment"),
@@ -49,7 +49,7 @@ async def examine(box: BoxName, folder: Path) -> list[Check]:
         ("disk", lambda: probe_disk(folder), f"free {FREE_MB_NEEDED} MB on this disk, or use --runs on another"),
     ]
     found = [await _checked(name, probe, mend) for name, probe, mend in local]
-    return [*found, *await probe_box(box)]
+    return [*found, *await probe_box(box, image)]
 
 
 async def _checked(name: str, probe: Callable[[], str], mend: str) -> Check:
@@ -125,20 +125,21 @@ def probe_disk(folder: Path) -> str:
     return f"{free:,} MB free"
 
 
-async def probe_box(name: BoxName) -> list[Check]:
+async def probe_box(name: BoxName, image: str | None = None) -> list[Check]:
     """The box opens, and every promise it makes is tried from inside one."""
     from harness.box.choose import choose
     from harness.box.selfcheck import selfcheck
 
     try:
         with anyio.fail_after(BOX_TIMEOUT_S):
-            boxes = choose(name)
+            boxes = choose(name, image)
             tried = await selfcheck(boxes)
     except TimeoutError:
         return [Check("box", False, f"no answer in {BOX_TIMEOUT_S:g} s", OTHER_BOX)]
     except StropError as error:
         return [Check("box", False, line(error.message, 300), error.mend or OTHER_BOX)]
     found = [Check("box", True, boxes.name if boxes.isolated else f"{boxes.name}: no isolation, candidates run as you")]
+    found += [Check(f"{name} held by", True, how, needed=False) for name, how in boxes.enforcement().items()]
     for probe in tried:
         if probe.held is None:
             found.append(Check(f"box {probe.name}", True, f"not promised here: {probe.detail}", needed=False))

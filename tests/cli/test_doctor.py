@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from support.engine import image, needs_docker
 
 from harness.box.selfcheck import Probe
 from harness.cli import probes
@@ -11,6 +12,9 @@ from harness.errors import BoxUnavailableError
 class FakeBoxes:
     name = "embedded"
     isolated = True
+
+    def enforcement(self):
+        return {"memory": "a watchdog"}
 
 
 @pytest.fixture
@@ -24,7 +28,7 @@ def box(monkeypatch):
             return list(tried)
 
         monkeypatch.setattr("harness.box.selfcheck.selfcheck", selfcheck)
-        monkeypatch.setattr("harness.box.choose.choose", lambda name: FakeBoxes())
+        monkeypatch.setattr("harness.box.choose.choose", lambda name, image=None: FakeBoxes())
 
     found(Probe("network", True, "no way out"), Probe("cpu", None, "not tried"))
     return found
@@ -51,6 +55,7 @@ def test_a_promise_that_does_not_hold_is_3(strop, box):
     said = strop("doctor")
     assert said.code == 3
     assert "reached the host" in said.out
+    assert "not held" in said.out
 
 
 def test_a_box_that_does_not_open_says_how_to_mend(strop, box):
@@ -95,3 +100,11 @@ async def test_a_folder_that_is_gone_fails_without_raising(box, tmp_path):
 def test_the_probes_leave_nothing_behind(strop, box, tmp_path):
     strop("doctor")
     assert list(tmp_path.iterdir()) == []
+
+
+@needs_docker()
+def test_the_promises_of_docker_are_a_table(strop):
+    said = strop("doctor", "--box", "docker", "--image", image())
+    assert said.code == 0, said.out
+    assert said.out.count("held") > 60
+    assert "not held" not in said.out
