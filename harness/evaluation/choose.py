@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from harness.box.base import Boxes, BoxSpec
 from harness.box.relay import Link
 from harness.evaluation.contract import Evaluation
@@ -11,22 +13,16 @@ from harness.evaluation.split import SplitEvaluation
 from harness.evaluation.subject import Subject
 from harness.evaluation.suite import SuiteEvaluation
 from harness.evaluation.tasks import TasksEvaluation
-from harness.model.base import Caller
-from harness.model.server import Server
 
 
-def evaluation_of(subject: Subject, boxes: Boxes, spec: BoxSpec, server: Server | None = None) -> Evaluation:
-    """The evaluation of `subject`, in boxes of `spec`; evaluated agents reach the models behind `server`."""
+def evaluation_of(subject: Subject, boxes: Boxes, spec: BoxSpec, link: Callable[[], Link] | None = None) -> Evaluation:
+    """The evaluation of `subject`, in boxes of `spec`; agents evaluated by task reach the models behind `link`."""
     if subject.file.eval.world is not None:
         return SimulatedEvaluation(load_world(subject.file.eval.world))
     if subject.file.eval.mode == "tasks":
-        return TasksEvaluation(subject, boxes, spec, None if server is None else lambda role: _link(server, role))
+        return TasksEvaluation(subject, boxes, spec, link)
     if subject.file.eval.mode == "split":
         return SplitEvaluation(subject, boxes, spec)
     if subject.file.eval.mode == "pytest":
         return SuiteEvaluation(subject, boxes, spec)
     return InlineEvaluation(subject, boxes, spec)
-
-
-def _link(server: Server, role: str) -> Link:
-    return server.link(Caller(0, role))

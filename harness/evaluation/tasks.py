@@ -22,7 +22,7 @@ from harness.tree import Entry, Tree
 from harness.untrusted import clean
 
 AT_ONCE = 4
-Models = Callable[[str], Link]
+Models = Callable[[], Link]
 TRACE = b"trace.log"
 TRACE_BYTES = 4000
 
@@ -56,11 +56,11 @@ class TasksEvaluation:
     async def task(self, tree: Tree, split: Split, name: str, seed: int) -> Outcome:
         """See `TaskEvaluation`. The score is kept under the task's name."""
         if name.startswith(PREFIX):
-            return await Functioning(self.subject, self.boxes, self._spec(tree, name, seed)).check(tree, name, seed)
+            return await Functioning(self.subject, self.boxes, self._spec()).check(tree, name, seed)
         data = self.subject.splits[split]
         only = SplitData(data.inputs.subtree(name), data.labels.subtree(name))
         alone = replace(self.subject, splits={split: only})
-        evaluation = SplitEvaluation(alone, self.boxes, self._spec(tree, f"{split}/{name}", seed))
+        evaluation = SplitEvaluation(alone, self.boxes, self._spec())
         outcome, written = await evaluation.produce(tree, split, seed)
         if outcome.status is Status.OK:
             outcome = await evaluation.grade(outcome, written, split)
@@ -68,11 +68,9 @@ class TasksEvaluation:
             outcome = _with_trace(outcome, written)
         return replace(outcome, items={name: outcome.score} if outcome.score is not None else {})
 
-    def _spec(self, tree: Tree, what: str, seed: int) -> BoxSpec:
-        """A box whose calls to the gateway are booked, and found again, under this one rollout."""
-        if self.models is None:
-            return self.spec
-        return replace(self.spec, link=self.models(f"rollout/{what}/{seed}/{tree.digest[:16]}"))
+    def _spec(self) -> BoxSpec:
+        """A box whose calls to the gateway are booked on the rollout that is going on."""
+        return self.spec if self.models is None else replace(self.spec, link=self.models())
 
     async def rollout(self, tree: Tree, split: Split, seed: int) -> Outcome:
         """Every task of the split, a few at once."""

@@ -21,6 +21,13 @@ def caller_of(key: RolloutKey) -> Caller:
     return Caller(key.ticket, TASK, f"{name}/{key.example}" if key.example else name)
 
 
+def current() -> Caller:
+    """The rollout that is going on in this task."""
+    caller = _caller.get()
+    assert caller is not None, "no rollout is going on"
+    return caller
+
+
 @contextmanager
 def calling(key: RolloutKey) -> Generator[Caller]:
     """Boxes opened in the block make their calls on the account of this rollout."""

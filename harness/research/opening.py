@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from harness.archive.base import LedgerEntry
 from harness.box.base import Boxes, BoxSpec, Command
 from harness.box.choose import choose
 from harness.box.pool import Pool
+from harness.box.relay import Link
 from harness.errors import InfraError, InputError, IntegrityError, StropError
 from harness.evaluation.choose import evaluation_of
 from harness.evaluation.examples import ExampleEvaluation
@@ -30,7 +31,7 @@ from harness.repo.door import Refusal, admit, scan_folder
 from harness.repo.export import origin
 from harness.repo.store import TreeStore
 from harness.repo.uncommitted import uncommitted
-from harness.research.attached import AttachedBoxes, caller_of
+from harness.research.attached import AttachedBoxes, caller_of, current
 from harness.research.baseline import least_rollouts
 from harness.research.cross_check import fold
 from harness.research.models import check_models
@@ -123,7 +124,7 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None =
         agent.equip(Bench(boxes, spec, models, subject.file, fixed))
     rollouts = Rollouts(
         archive=hold.archive,
-        evaluation=evaluation_of(subject, _attached(boxes, subject, models), spec, models),
+        evaluation=evaluation_of(subject, _attached(boxes, subject, models), spec, _link(models)),
         seed=body["seed"],
         slots=anyio.CapacityLimiter(policy.schedule.workers),
         canary=lambda: _canary(boxes, spec),
@@ -145,6 +146,10 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None =
         on_examples=lambda cut: ExampleEvaluation(cut, boxes, spec),
         models=models,
     )
+
+
+def _link(models: Server | None) -> Callable[[], Link] | None:
+    return None if models is None else lambda: models.link(current())
 
 
 def _attached(boxes: Boxes, subject: Subject, models: Server | None) -> Boxes:
