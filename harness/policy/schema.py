@@ -148,19 +148,13 @@ class ArchivePolicy(Strict):
 
     "incumbent" keeps the best variant alone. "keep_all" archives every functioning child, "keep_better" those not
     worse than the root by more than `margin` (a share of the metric's range), "capped" the `size` that are best or
-    unlike the others. Every `merge_every`-th ticket merges two parents; `islands` search apart, and every
-    `migrate_every` tickets the best `migrants` share of each goes round the ring. `novelty` is how alike two
-    normalised trees may be before the second is not evaluated: 1 refuses only the same. `control` takes one thing
-    away, so that a gain can be attributed.
+    unlike the others. `novelty` is how alike a child and its parent may be: 1 refuses what differs in comments and
+    layout alone. `control` takes one thing away, so that a gain can be attributed.
     """
 
     mode: Literal["incumbent", "keep_all", "keep_better", "capped"] = "incumbent"
     margin: float = Field(default=0.1, ge=0)
     size: int = Field(default=200, ge=2)
-    islands: int = Field(default=1, ge=1, le=64)
-    migrate_every: int = Field(default=50, ge=1)
-    migrants: float = Field(default=0.1, ge=0, le=1)
-    merge_every: int = Field(default=0, ge=0)
     novelty: float = Field(default=1.0, gt=0, le=1)
     control: Literal["none", "random_parent", "fixed_agent"] = "none"
 
