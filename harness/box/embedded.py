@@ -181,17 +181,18 @@ class _Body:
 
     async def end(self) -> None:
         """Kill the box and wait until nothing is left of it. May be called again."""
-        if self.process.returncode is not None:
-            return
-        if self._worker >= 0:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._worker, signal.SIGKILL)
-            # The monitor leaves once the worker is gone, and the worker once its namespace is empty.
-            with anyio.move_on_after(5):
-                await self.process.wait()
-                return
-        self.process.kill()
-        await self.process.wait()
+        if self.process.returncode is None:
+            if self._worker >= 0:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._worker, signal.SIGKILL)
+                # The monitor leaves once the worker is gone, and the worker once its namespace is empty.
+                with anyio.move_on_after(5):
+                    await self.process.wait()
+            self.process.kill()
+            await self.process.wait()
+        # A monitor that somebody killed half-way leaves a child that waits for it; it is still of the same group.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
     def release(self) -> None:
         """Let go of descriptors and control groups."""
