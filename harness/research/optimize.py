@@ -40,6 +40,7 @@ class HostSettings(Settings):
     at least `per_ticket` rollouts were tried; `most_rollouts` bounds the optimizer over the run (0: the run's budget
     alone). The three roles: `proposes`, `evaluates` and `serves` name models of the policy; `gradient_model` and
     `editor_model` split the first in two, `evaluator_model` is `evaluates`.
+    `judge` names dimensions on which a model compares each reply with the label, for feedback only: it gates nothing.
     `critic_wrong` is the share of a simulated critic's advice that is off.
     """
 
@@ -54,6 +55,7 @@ class HostSettings(Settings):
     editor_model: str = ""
     evaluator_model: str = ""
     max_tokens: int = Field(default=2048, ge=16)
+    judge: tuple[str, ...] = ()
     critic_wrong: float = Field(default=0.0, ge=0, le=1)
 
 

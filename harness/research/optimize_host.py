@@ -6,8 +6,9 @@ ticket, so that a resumed ticket asks for the same ones and pays for none twice.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -16,6 +17,7 @@ import numpy as np
 from harness.errors import BudgetError
 from harness.optimizer.admit import admit
 from harness.optimizer.base import Example, Part, Refusal, Remaining, Reply, Request, Result, Role, Slot, Texts
+from harness.optimizer.judge import both_orders, verdict
 from harness.optimizer.together import together
 from harness.policy.budget import Budget
 from harness.policy.locks import Globs
@@ -60,6 +62,7 @@ class RunHost:
     deterministic: bool
     train_share: float
     most: int
+    judge: Sequence[str] = ()
     known: Mapping[Measured, Outcome] = field(default_factory=dict[Measured, Outcome])
     slots: Sequence[Slot] = field(init=False)
     paid: set[RolloutKey] = field(default_factory=set[RolloutKey])
@@ -88,7 +91,11 @@ class RunHost:
         self.pay({key for key in keys if key not in self.paid and measured(key) not in self.known})
         await self.store.write(tree)
         outcomes = await together([partial(self._run, key, tree, one) for key, one in zip(keys, examples, strict=True)])
-        return [self.source.result(one, outcome) for one, outcome in zip(examples, outcomes, strict=True)]
+        results = [self.source.result(one, outcome) for one, outcome in zip(examples, outcomes, strict=True)]
+        if not self.judge:
+            return results
+        judged = [partial(self._judged, one, got) for one, got in zip(examples, results, strict=True)]
+        return await together(judged)
 
     async def complete(self, role: Role, request: Request) -> Reply:
         """See `Host`."""
@@ -117,6 +124,20 @@ class RunHost:
         self.budget.reserve("rollouts", len(keys))
         self.budget.settle("rollouts", len(keys), len(keys))
         self.paid |= keys
+
+    async def _judged(self, example: Example, result: Result) -> Result:
+        """`result` with what a judge makes of it beside the label. The score stays the scorer's."""
+        if result.score is None or example.expected is None or not result.trace:
+            return result
+        reply, label = result.trace[-1].said, json.dumps(example.expected)
+        asked = json.dumps(dict(example.inputs))
+        orders = both_orders(asked, reply, label, self.judge, f"judge/{example.key}")
+        replies = [await self.complete(Role.EVALUATES, request) for request in orders]
+        judged = verdict(replies[0].text, replies[1].text, self.judge)
+        shares = {f"judge:{name}": share for name, share in judged.shares.items()}
+        said = ", ".join(f"{name} {share:g}" for name, share in judged.shares.items())
+        feedback = f"{result.feedback}; judged against the label: {said}" if said else result.feedback
+        return replace(result, objectives={**result.objectives, **shares}, feedback=feedback)
 
     async def _run(self, key: RolloutKey, tree: Tree, example: Example) -> Outcome:
         known = self.known.get(measured(key))

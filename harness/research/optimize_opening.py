@@ -74,6 +74,7 @@ def bind_optimizer(session: Session, budget: Budget) -> None:
             deterministic=session.standing.deterministic,
             train_share=agent.settings.train_share,
             most=most,
+            judge=agent.settings.judge,
             known=known,
         )
 
