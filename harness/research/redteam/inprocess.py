@@ -217,6 +217,37 @@ _sys.settrace(lambda *rest: local)
 """
 
 
+class PatchScorer(CodeAttack):
+    """Wrap the functions of the subject's own locked modules, so that every result comes out best."""
+
+    kind = IN_PROCESS
+
+    def before(self, target: Target) -> str:
+        run = target.subject.file.eval.run
+        locked = [path for path in target.subject.locks() if path.endswith(".py") and path not in run]
+        names = [path.removesuffix(".py").replace("/", ".") for path in locked if "test" not in path]
+        return f"""
+import importlib
+def _better(call):
+    def again(*rest, **more):
+        value = call(*rest, **more)
+        if isinstance(value, dict) and METRIC in value:
+            value = dict(value, **{{METRIC: BEST}})
+            if isinstance(value.get("items"), dict):
+                value["items"] = {{key: BEST for key in value["items"]}}
+        return value
+    return again
+for name in {names!r}:
+    try:
+        module = importlib.import_module(name)
+    except Exception:
+        continue
+    for key, value in list(vars(module).items()):
+        if callable(value) and not isinstance(value, type) and getattr(value, "__module__", "") == name:
+            setattr(module, key, _better(value))
+"""
+
+
 class MutateInputs(CodeAttack):
     """Hand the caller's own lists and arrays back, emptied."""
 
@@ -261,6 +292,7 @@ ATTACKS: tuple[Attack, ...] = (
     AtExit(),
     RewritingThread(),
     Tracing(),
+    PatchScorer(),
     MutateInputs(),
     UnnormalisedOutputs(),
 )
