@@ -2,7 +2,7 @@
 
     python benchmarks/guard_overhead.py [--steps 40] [--work 0.3]
 
-Both sides run the same subject in boxes of the same kind. Unguarded: one box a step, candidate and scorer in it, greedy.
+Both sides run the same subject in boxes of one kind. Unguarded: one box a step, candidate and scorer in it, greedy.
 Guarded: a whole run, with door, two boxes, recheck, gate, holdout, ledger and git. `--work` is how many seconds of
 processor time a candidate takes: the price is fixed, so its share falls with the work.
 """
