@@ -17,6 +17,7 @@ from harness.cli import (
     init,
     inspect,
     logs,
+    paired,
     redteam,
     replay,
     report,
@@ -91,6 +92,7 @@ app.command("show", rich_help_panel=LOOKING)(logs.show)
 app.command("diff", rich_help_panel=LOOKING)(logs.diff)
 app.command("report", rich_help_panel=LOOKING)(report.report)
 app.command("verify", rich_help_panel=LOOKING)(verify.verify)
+app.command("paired", rich_help_panel=LOOKING)(paired.paired)
 app.command("replay", rich_help_panel=LOOKING)(replay.replay)
 app.command("export", rich_help_panel=LOOKING)(export.export)
 app.command("init", rich_help_panel=SETUP)(init.init)

@@ -1,0 +1,100 @@
+"""Finished runs against each other: the best of each, paired example by example on the vault they all share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.archive.sqlite import SqliteArchive
+from harness.errors import InputError
+from harness.records import Json, Outcome
+from harness.research.paired import mean_items
+from harness.research.statistics import mcnemar, paired_bootstrap
+from harness.streams import stream
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A run's last word: its best variant's vault, example by example, and what it was a run of."""
+
+    name: str
+    best: str
+    direction: str
+    vault: str
+    items: Mapping[str, float]
+    control: str
+
+
+async def finished(folder: Path) -> Finished:
+    """Raises InputError for a run whose vault is not open, or whose scorer gave no scores by example."""
+    archive = await SqliteArchive.view(folder)
+    try:
+        rows = await archive.sound_ledger()
+        rollouts = await archive.rollouts()
+    finally:
+        await archive.aclose()
+    bodies: dict[str, Any] = {row.kind: row.body for row in rows if row.body is not None and row.kind != "ticket"}
+    vault: Any = bodies.get("vault")
+    best: Any = vault["best"] if vault is not None else None
+    if best is None:
+        raise InputError("has no open vault to compare", file=folder, mend="let it finish: `strop resume`")
+    trees = {"v0": bodies["run"]["root_tree"]}
+    trees |= {
+        str(row.body["variant"]["id"]): str(row.body["variant"]["tree"])  # pyright: ignore
+        for row in rows
+        if row.kind == "ticket" and row.body is not None and row.body["variant"] is not None
+    }
+    outcomes: list[Outcome] = [
+        outcome
+        for key, _, outcome in rollouts
+        if key.purpose == "vault" and key.tree == trees[best["id"]] and outcome is not None and not key.example
+    ]
+    items = mean_items(outcomes) if outcomes else {}
+    if not items:
+        raise InputError("its vault has no scores by example", file=folder, mend="let the scorer write `items`")
+    run = bodies["run"]
+    control = run["policy"].get("archive", {}).get("control", "none")
+    settings = run["subject"]["eval"]
+    return Finished(
+        folder.name, best["id"], settings["direction"], run["digests"].get("vault.labels", ""), items, control
+    )
+
+
+def against(first: Finished, other: Finished) -> dict[str, Json]:
+    """How much better `other` is than `first`, in the mean over examples: 95 % bootstrap interval, exact p for 0/1.
+
+    Raises InputError unless both were judged on the same vault.
+    """
+    if first.vault != other.vault or first.items.keys() != other.items.keys():
+        raise InputError(f"{other.name} has another vault than {first.name}", mend="compare runs of one subject")
+    sign = -1.0 if first.direction == "min" else 1.0
+    gains = [sign * (other.items[one] - first.items[one]) for one in sorted(first.items)]
+    p, interval = paired_bootstrap(gains, stream(0, "paired", first.name, other.name))
+    told: dict[str, Json] = {
+        "run": other.name,
+        "best": other.best,
+        "control": other.control,
+        "mean": _mean(list(other.items.values())),
+        "gain": _mean(gains),
+        "ci": list(interval),
+        "p_bootstrap": p,
+        "examples": len(gains),
+    }
+    if all(gain in (-1.0, 0.0, 1.0) for gain in gains):
+        told["p_mcnemar"] = mcnemar(sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains))
+    return told
+
+
+async def compared(folders: Sequence[Path]) -> list[dict[str, Json]]:
+    """The first run, and every other one against it. Raises InputError."""
+    first, *others = [await finished(folder) for folder in folders]
+    head: dict[str, Json] = {"run": first.name, "best": first.best, "control": first.control}
+    head["mean"] = _mean(list(first.items.values()))
+    return [head, *(against(first, other) for other in others)]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
