@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 from model.gateways import opened
+from support.engine import image, needs_docker
 
 from harness.box.base import BoxSpec, Command
 from harness.box.choose import choose
@@ -147,3 +148,15 @@ print(s.recv(12))
         again = await box.exec(Command(("python", "-c", "print(1)"), 20))
     assert b"HTTP/1.1 200" in done.stdout, done.stderr
     assert again.stdout.strip() == b"1"
+
+
+@needs_docker()
+async def test_a_docker_box_carries_calls_too():
+    from harness.box.docker import DockerBoxes
+
+    script = ScriptedModel("hello there", keep=False)
+    async with attached(script, DockerBoxes(image()), BoxSpec("relay"), Caller(1)) as (model, server, box):
+        done = await box.exec(asking(4, 5))
+    assert len(json.loads(done.stdout)) == 4, done.stderr
+    used = server.gateway.allowance.used
+    assert (used.tokens_in, used.tokens_out) == (model.served.tokens_in, model.served.tokens_out)
