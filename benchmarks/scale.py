@@ -18,6 +18,7 @@ from pathlib import Path
 import anyio
 
 from harness.archive import schema
+from harness.archive.audit import collector_paused
 from harness.archive.base import LedgerEntry
 from harness.archive.ledger import ZEROS, link
 from harness.archive.sqlite import SqliteArchive
@@ -108,12 +109,13 @@ async def measure(folder: Path, count: int) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start, cpu = time.perf_counter(), time.process_time()
     archive = await SqliteArchive.view(folder)
-    standing = fold(await archive.sound_ledger())
-    population = Population()
-    population.announce(Change(0, Member("v0", 0, (), 0.2)))
-    for change in standing.changes:
-        population.announce(change)
-    population.until(count)
+    with collector_paused():
+        standing = fold(await archive.sound_ledger())
+        population = Population()
+        population.announce(Change(0, Member("v0", 0, (), 0.2)))
+        for change in standing.changes:
+            population.announce(change)
+        population.until(count)
     wall, used = time.perf_counter() - start, time.process_time() - cpu
     memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     rng = stream(0, "draw")

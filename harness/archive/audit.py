@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 from harness.archive import schema
 from harness.archive.base import LedgerEntry
 from harness.archive.ledger import ZEROS
 from harness.errors import IntegrityError
+
+
+@contextmanager
+def collector_paused() -> Generator[None]:
+    """While very many objects that stay are made, looking for garbage among them costs more than making them."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
 
 
 def sound(connection: sqlite3.Connection) -> list[LedgerEntry]:

@@ -11,6 +11,7 @@ from typing import Any, cast
 import anyio.to_thread
 
 from harness.agent.bench import Bench, Equipped
+from harness.archive.audit import collector_paused
 from harness.archive.base import LedgerEntry
 from harness.box.base import Boxes, BoxSpec, Command
 from harness.box.choose import choose
@@ -114,7 +115,9 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None =
 
     Raises IntegrityError when the ledger or a pinned tree is not what it was.
     """
-    rows = await hold.archive.sound_ledger()
+    with collector_paused():
+        rows = await hold.archive.sound_ledger()
+        standing = fold(rows)
     body = run_body(rows)
     subject, policy = await _pinned(body, hold.store)
     spec = BoxSpec(owner=owner_of(hold.folder), limits=policy.box.limits)
@@ -140,7 +143,7 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None =
         policy=policy,
         agent=agent,
         rollouts=rollouts,
-        standing=fold(rows),
+        standing=standing,
         emit=emit,
         isolation=isolation(boxes),
         on_examples=lambda cut: ExampleEvaluation(cut, boxes, spec),

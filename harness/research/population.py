@@ -160,7 +160,8 @@ class Population:
         self._place[member.id] = place
         self._parents.append(parents)
         self._columns[:, place] = (member.score, 0.0, member.wins, member.losses, member.wins, member.losses)
-        self._columns[1, list(parents)] += 1
+        for parent in parents:
+            self._columns[1, parent] += 1
         if member.wins or member.losses:
             above = list(self.ancestors(place))
             self._columns[4, above] += member.wins
