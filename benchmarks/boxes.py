@@ -1,10 +1,11 @@
 """What a box costs: rollouts per second of a trivial Python program, as ratios of one run.
 
-    python benchmarks/boxes.py [COUNT] [--at 2,4]
+    python benchmarks/boxes.py [COUNT] [--at 1,2,4,8] [--image strop-box]
 
-plain: a fresh subprocess, no isolation. exec + reset: one embedded box a worker, kept for a round, its opening
-included. fresh: an embedded box for every rollout. The columns take turns, so that a busy machine slows all of them;
-on a busy one wall time also counts the wait for two more hand-overs, and the CPU column is the one to read.
+plain: a fresh subprocess, no isolation. embedded, docker: one box a worker, kept for a round (its opening not counted),
+exec + reset a rollout. fresh: an embedded box for every rollout. create: a container for every rollout, through the
+docker client. docker exec: into a container that stays. inspect-ai is measured where it is installed; another peer
+is listed with the reason. The columns take turns, so that a busy machine slows all of them.
 """
 
 from __future__ import annotations
@@ -15,33 +16,95 @@ import statistics
 import subprocess
 import sys
 import time
+from contextlib import closing
+from importlib.util import find_spec
 
 import anyio
+import anyio.to_thread
 
+from harness.box import engine
 from harness.box.base import BoxSpec, Command
+from harness.box.docker import DockerBoxes, available
 from harness.box.embedded import EmbeddedBoxes
 
-COMMAND = Command(("python", "-c", "pass"), deadline_s=30)
+COMMAND = Command(("python", "-c", "pass"), deadline_s=60)
 SPEC = BoxSpec(owner="benchmark")
 ROUNDS = 3
+SLOW = 15  # how many times fewer rollouts the ways that take a tenth of a second get
+PEERS = {"inspect_ai": "inspect-ai", "swerex": "swe-rex", "llm_sandbox": "llm-sandbox"}
 
 
-async def plain(count, _boxes):
+async def plain(count):
     for _ in range(count):
         await anyio.run_process([sys.executable, "-c", "pass"], stdin=subprocess.DEVNULL)
 
 
-async def kept(count, boxes):
-    async with boxes.open(SPEC) as box:
-        for _ in range(count):
-            await box.exec(COMMAND)
-            await box.reset()
+async def in_inspect(count):
+    """inspect_ai's local sandbox: a subprocess in a temp folder, no isolation."""
+    from inspect_ai.util._sandbox.local import LocalSandboxEnvironment  # noqa: PLC0415 - a peer that may be missing
 
-
-async def fresh(count, boxes):
+    box = LocalSandboxEnvironment()
     for _ in range(count):
+        await box.exec([sys.executable, "-c", "pass"])
+
+
+def kept(boxes):
+    async def way(count):
         async with boxes.open(SPEC) as box:
-            await box.exec(COMMAND)
+            started, used = time.perf_counter(), cpu_s()
+            for _ in range(count):
+                await box.exec(COMMAND)
+                await box.reset()
+            return time.perf_counter() - started, cpu_s() - used
+
+    return way
+
+
+def fresh(boxes):
+    async def way(count):
+        for _ in range(count):
+            async with boxes.open(SPEC) as box:
+                await box.exec(COMMAND)
+
+    return way
+
+
+def created(api, image):
+    def once():
+        options = api.create_host_config(network_mode="none", read_only=True, cap_drop=["ALL"])
+        made = api.create_container(image, ["python3", "-c", "pass"], host_config=options)["Id"]
+        api.start(made)
+        api.wait(made)
+        api.remove_container(made, force=True)
+
+    async def way(count):
+        for _ in range(count):
+            await anyio.to_thread.run_sync(once)
+
+    return way
+
+
+def executed(api, image):
+    def begin():
+        options = api.create_host_config(network_mode="none", init=True)
+        made = api.create_container(image, ["sleep", "1000"], host_config=options)["Id"]
+        api.start(made)
+        return made
+
+    def once(container):
+        api.exec_start(api.exec_create(container, ["python3", "-c", "pass"])["Id"])
+
+    async def way(count):
+        container = await anyio.to_thread.run_sync(begin)
+        try:
+            started, used = time.perf_counter(), cpu_s()
+            for _ in range(count):
+                await anyio.to_thread.run_sync(once, container)
+            return time.perf_counter() - started, cpu_s() - used
+        finally:
+            await anyio.to_thread.run_sync(lambda: api.remove_container(container, force=True))
+
+    return way
 
 
 def cpu_s():
@@ -50,42 +113,65 @@ def cpu_s():
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-async def measure(way, workers, count, boxes):
-    """(rollouts per second, CPU milliseconds per rollout)."""
+async def measure(way, workers, count):
+    """(rollouts per second, CPU milliseconds per rollout), without the opening of boxes that are kept."""
+    spent = []
+
+    async def one():
+        spent.append(await way(max(1, count // workers)))
+
     started, used = time.perf_counter(), cpu_s()
     async with anyio.create_task_group() as group:
         for _ in range(workers):
-            group.start_soon(way, count // workers, boxes)
-    done = count // workers * workers
-    return done / (time.perf_counter() - started), (cpu_s() - used) / done * 1000
+            group.start_soon(one)
+    done = max(1, count // workers) * workers
+    seconds, burnt = time.perf_counter() - started, cpu_s() - used
+    if spent[0] is not None:
+        seconds = max(took for took, _ in spent)
+    return done / seconds, burnt / done * 1000
 
 
-async def main(count, levels):
-    boxes = EmbeddedBoxes()
-    await boxes.prepare()
-    ways = {"plain": plain, "exec + reset": kept, "fresh": fresh}
-    print("rollouts/s (time as a multiple of plain's) cpu ms each (multiple)")
-    print(f"{'at':>3}" + "".join(f"{name:>32}" for name in ways))
+async def main(count, levels, image):
+    embedded = EmbeddedBoxes()
+    await embedded.prepare()
+    ways = {"plain": (plain, 1), "embedded": (kept(embedded), 1), "fresh": (fresh(embedded), 4)}
+    if find_spec("inspect_ai"):
+        ways["inspect local"] = (in_inspect, 1)
+    for module, package in PEERS.items():
+        if find_spec(module) is None:
+            print(f"{package}: not here ({module} is not installed)")
+        elif module != "inspect_ai":
+            print(f"{package}: not measured (this benchmark has no way to run it yet)")
+    if not available(image):
+        print(f"docker: not here (no engine, or no image {image})")
+        await table(ways, count, levels)
+        return
+    docker = DockerBoxes(image)
+    await docker.prepare()
+    with closing(engine.connect()) as api:
+        ways["docker"] = (kept(docker), 1)
+        ways["docker exec"] = (executed(api, image), SLOW)
+        ways["create"] = (created(api, image), SLOW)
+        await table(ways, count, levels)
+
+
+async def table(ways, count, levels):
+    print("rollouts/s (as a part of plain's)")
+    print(f"{'at':>3}" + "".join(f"{name:>18}" for name in ways))
     for workers in levels:
-        share = max(workers, count // ROUNDS)
         rounds = {name: [] for name in ways}
         for _ in range(ROUNDS):
-            for name, way in ways.items():
-                rounds[name].append(await measure(way, workers, share, boxes))
-        rates, costs = (
-            {name: statistics.median(found[part] for found in done) for name, done in rounds.items()} for part in (0, 1)
-        )
-        cells = (
-            f"{rates[name]:.1f} ({rates['plain'] / rates[name]:.2f}) "
-            f"{costs[name]:.1f} ({costs[name] / costs['plain']:.2f})"
-            for name in ways
-        )
-        print(f"{workers:>3}" + "".join(f"{cell:>32}" for cell in cells))
+            for name, (way, slower) in ways.items():
+                rounds[name].append(await measure(way, workers, max(workers, count // ROUNDS // slower)))
+        rates = {name: statistics.median(rate for rate, _ in done) for name, done in rounds.items()}
+        cells = (f"{rates[name]:.1f} ({rates[name] / rates['plain']:.2f})" for name in ways)
+        print(f"{workers:>3}" + "".join(f"{cell:>18}" for cell in cells), flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("count", nargs="?", type=int, default=450)
-    parser.add_argument("--at", default="1,2,4")
+    parser.add_argument("--at", default="1,2,4,8")
+    parser.add_argument("--image", default="strop-box")
     given = parser.parse_args()
-    anyio.run(main, given.count, [int(level) for level in given.at.split(",")])
+    anyio.run(main, given.count, [int(level) for level in given.at.split(",")], given.image)
