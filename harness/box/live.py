@@ -40,7 +40,9 @@ class Place:
     prefixes: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def path(self, text: str) -> str:
-        """`text`, with a leading folder of the box replaced by where it really is."""
+        """`text`, with a leading folder of the box replaced by where it really is; the interpreter is where it is."""
+        if text == self.python:
+            return text
         for inside, outside in self.prefixes.items():
             if text == inside or text.startswith(inside + "/"):
                 return outside + text[len(inside) :]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, cast
 
 import anyio
+import anyio.lowlevel
 import uvicorn
 from uvicorn.server import ServerState
 
@@ -218,6 +219,7 @@ class _Answer:
 
     async def part(self, data: bytes) -> None:
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        await anyio.lowlevel.checkpoint()  # uvicorn's send need not yield: a flood would starve the loop it shares
 
     async def end(self) -> None:
         await self._send({"type": "http.response.body", "body": b""})

@@ -1,6 +1,8 @@
 """The docker engine and an image that tests may use. A laptop without one skips; CI must have one."""
 
+import gc
 import os
+import warnings
 from contextlib import contextmanager
 from functools import cache
 
@@ -19,6 +21,10 @@ def client():
         yield api
     finally:
         api.close()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # the SDK leaves its socket to the collector
+            del api
+            gc.collect()
 
 
 @cache
