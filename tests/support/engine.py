@@ -16,20 +16,27 @@ _KNOWN = ("strop-box", "strop-base:bookworm")
 
 @contextmanager
 def client():
-    api = engine.connect(20)
-    try:
-        yield api
-    finally:
-        api.close()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)  # the SDK leaves its socket to the collector
-            del api
-            gc.collect()
+    """The SDK leaves its sockets to the collector, which would blame whatever test runs then: collect them here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        api = engine.connect(20)
+        try:
+            yield api
+        finally:
+            api.close()
 
 
 @cache
 def image():
     """An image with a Python, or None: STROP_TEST_IMAGE, or one of ours that the engine has."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        found = _image()
+        gc.collect()
+    return found
+
+
+def _image():
     try:
         with client() as api:
             for name in (os.environ.get("STROP_TEST_IMAGE"), *_KNOWN):
