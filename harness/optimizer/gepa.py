@@ -8,8 +8,10 @@ an accepted child is scored on all of val. Merge joins two descendants of a comm
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Literal
 
+import anyio
 from pydantic import Field
 
 from harness.errors import BudgetError
@@ -24,7 +26,9 @@ from harness.records import Json
 
 
 class GepaSettings(Settings):
-    """`parallel` proposals are made at once; `patience` proposals in a row without a new candidate end it.
+    """`parallel` proposals are in flight at once, `per_step` in a step (0: as many): proposal k reads the pool as it
+    stood after proposal k - `parallel`, so that no slot waits for the slowest. `patience` proposals in a row without a
+    new candidate end it.
 
     `full_score` is the score at which an example holds nothing to reflect on (None: never skip).
     """
@@ -33,6 +37,7 @@ class GepaSettings(Settings):
     select: Literal["pareto", "best"] = "pareto"
     merge_every: int = Field(default=0, ge=0)
     parallel: int = Field(default=1, ge=1)
+    per_step: int = Field(default=0, ge=0)
     iterations: int = Field(default=10_000, ge=1)
     patience: int = Field(default=300, ge=1)
     full_score: float | None = None
@@ -58,25 +63,43 @@ class Gepa:
         return {"settings": settings.model_dump(), "n": 0, "idle": 0, "seen": pool.fingerprints(), "pool": pool.json()}
 
     async def step(self, host: Host, state: State) -> State | Done:
-        """`parallel` proposals from the pool as it stands, committed in order."""
+        """A step's proposals, committed in order."""
         settings = GepaSettings.read(state["settings"])
         pool = Pool(state["pool"], host.floor)
         if state["n"] >= settings.iterations:
             return Done(state, f"all {settings.iterations} iterations are done", self.nominees(state))
         if state["idle"] >= settings.patience:
             return Done(state, f"{state['idle']} proposals in a row brought nothing new", self.nominees(state))
-        numbers = range(state["n"] + 1, state["n"] + 1 + settings.parallel)
-        if settings.parallel > 1:
-            self._check_budget(host, settings)
-        made = await together([lambda n=n: self._propose(host, settings, pool, state["seen"], n) for n in numbers])
-        seen, idle = list(state["seen"]), state["idle"]
-        for child in made:
-            idle += 1
-            if child is not None and child[2] not in seen:
-                number = pool.add(child[0], child[1])
-                pool.record(number, child[3])
-                seen.append(child[2])
-                idle = 0
+        first: int = state["n"] + 1
+        numbers = range(first, first + max(settings.parallel, settings.per_step))
+        if len(numbers) > 1:
+            self._check_budget(host, settings, len(numbers))
+        seen: list[str] = list(state["seen"])
+        added: dict[int, bool] = {}
+        sizes = {first - 1: (len(pool), len(seen))}
+        committed = {n: anyio.Event() for n in numbers}
+
+        async def one(n: int) -> None:
+            before = max(first - 1, n - settings.parallel)
+            try:
+                if before >= first:
+                    await committed[before].wait()
+                size, known = sizes[before]
+                child = await self._propose(host, settings, Pool(pool.entries[:size], host.floor), seen[:known], n)
+                if n > first:
+                    await committed[n - 1].wait()
+                added[n] = child is not None and child[2] not in seen
+                if child is not None and added[n]:
+                    pool.record(pool.add(child[0], child[1]), child[3])
+                    seen.append(child[2])
+            finally:
+                sizes[n] = (len(pool), len(seen))
+                committed[n].set()
+
+        await together([partial(one, n) for n in numbers])
+        idle: int = state["idle"]
+        for n in numbers:
+            idle = 0 if added[n] else idle + 1
         return {**state, "n": numbers[-1], "idle": idle, "seen": seen, "pool": pool.json()}
 
     def nominees(self, state: State) -> tuple[Texts, ...]:
@@ -84,10 +107,10 @@ class Gepa:
         pool = Pool(state["pool"])
         return tuple(pool.texts(number) for number in pool.order())
 
-    def _check_budget(self, host: Host, settings: GepaSettings) -> None:
+    def _check_budget(self, host: Host, settings: GepaSettings, proposals: int) -> None:
         """A step's concurrent proposals must all fit, or what is run would depend on timing."""
         left = host.remaining().rollouts
-        needed = settings.parallel * (2 * settings.minibatch + len(host.examples("val")))
+        needed = proposals * (2 * settings.minibatch + len(host.examples("val")))
         if left is not None and needed > left:
             raise BudgetError("rollouts", limit=left, used=0, asked=needed)
 

@@ -17,7 +17,7 @@ from harness.streams import stream
 from harness.testing.prompt_critic import PromptCritic
 from harness.testing.prompt_host import SimulatedHost
 from harness.testing.prompt_world import questions
-from optimizer.worlds import SMALL, Mute, Plugged, PulledPlugError, Raising, Saying, Slotted
+from optimizer.worlds import SMALL, Jittery, Mute, Plugged, PulledPlugError, Raising, Saying, Slotted
 
 NAMES = sorted(BUILT_IN)
 MODELLED = [name for name in NAMES if name != "bootstrap"]
@@ -175,6 +175,22 @@ async def test_the_hosts_keys_tell_train_from_val():
     val = await at.evaluate(texts, at.val, "t")
     assert at.used() == 60
     assert [r.score for r in train] != [r.score for r in val]
+
+
+@pytest.mark.parametrize("more", [{}, {"per_step": 24}])
+async def test_proposals_in_flight_together_end_the_same_however_long_each_takes(more):
+    config = {"parallel": 6, "iterations": 48, "patience": 48, **more}
+    ends = [await optimize(Gepa(), host(Jittery, jitter=jitter), config) for jitter in (1, 2)]
+    assert ends[0] == ends[1]
+    assert ends[0].state["n"] == 48
+    assert len(ends[0].state["pool"]) > 1
+
+
+async def test_concurrent_proposals_stay_within_the_budget():
+    at = host(Jittery, rollouts=200)
+    done = await optimize(Gepa(), at, {"parallel": 4, "per_step": 8})
+    assert at.used() <= 200
+    assert "budget" in done.reason
 
 
 async def test_a_merge_of_candidates_without_any_score_is_no_error():

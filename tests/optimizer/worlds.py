@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass, field, replace
 
+import anyio.lowlevel
+
 from harness.errors import StropError
 from harness.optimizer.base import Reply, Result
 from harness.records import Status
+from harness.streams import stream
 from harness.testing.prompt_host import SimulatedHost
 
 SMALL = {
@@ -73,6 +76,19 @@ class Plugged(SimulatedHost):
         self.calls += 1
         if self.calls == self.dies_at:
             raise PulledPlugError("pulled")
+
+
+@dataclass
+class Jittery(SimulatedHost):
+    """Takes a different time for everything, in an order of its own."""
+
+    jitter: int = 0
+
+    async def evaluate(self, texts, examples, tag=""):
+        found = await super().evaluate(texts, examples, tag)
+        for _ in range(int(stream(self.jitter, "jitter", tag, str(texts)).integers(6))):
+            await anyio.lowlevel.checkpoint()
+        return found
 
 
 @dataclass
