@@ -17,7 +17,6 @@ from harness.cli import (
     init,
     inspect,
     logs,
-    paired,
     redteam,
     replay,
     report,
@@ -92,7 +91,6 @@ app.command("show", rich_help_panel=LOOKING)(logs.show)
 app.command("diff", rich_help_panel=LOOKING)(logs.diff)
 app.command("report", rich_help_panel=LOOKING)(report.report)
 app.command("verify", rich_help_panel=LOOKING)(verify.verify)
-app.command("paired", rich_help_panel=LOOKING)(paired.paired)
 app.command("replay", rich_help_panel=LOOKING)(replay.replay)
 app.command("export", rich_help_panel=LOOKING)(export.export)
 app.command("init", rich_help_panel=SETUP)(init.init)

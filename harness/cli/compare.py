@@ -1,27 +1,45 @@
-"""`strop compare`: several agents at equal budgets and paired seeds."""
+"""`strop compare`: agents or controls at equal budgets and paired seeds, or runs that are there already."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from harness.cli.arguments import DEFAULT_RUNS, AsJson, RunsFolder
+from harness.cli.arguments import DEFAULT_RUNS, AsJson, RunsFolder, locate
 from harness.errors import InputError
 
 if TYPE_CHECKING:
     from harness.records import Json
-    from harness.research.compare import Cell
+    from harness.research.compare import Cell, Contender
+
+SEEDS = 5
 
 
 def compare(
-    subject: Annotated[Path, typer.Argument(help="The folder with a strop.toml.", show_default=False)],
-    agents: Annotated[
+    names: Annotated[
         list[str],
-        typer.Option("--agent", metavar="NAME[,KEY=VALUE...]", help="One to compare. Repeat it.", show_default=False),
+        typer.Argument(
+            metavar="SUBJECT|RUN...",
+            help="A subject to run --agent or --control on; or finished runs, the first the baseline.",
+            show_default=False,
+        ),
     ],
-    seeds: Annotated[int, typer.Option(help="How many paired seeds, from 0 up.", min=1)] = 5,
+    agents: Annotated[
+        list[str] | None,
+        typer.Option("--agent", metavar="NAME[,KEY=VALUE...]", help="One to compare. Repeat it.", show_default=False),
+    ] = None,
+    controls: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--control", metavar="NAME", help="none, random_parent or fixed_agent. Repeat it.", show_default=False
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="How many paired seeds, from 0 up.", min=1, show_default=str(SEEDS))
+    ] = None,
     rollouts: Annotated[
         int | None, typer.Option(help="Most runs of the eval, for each alike.", show_default="policy")
     ] = None,
@@ -32,33 +50,45 @@ def compare(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override a policy key for all of them.", show_default=False),
     ] = None,
+    on: Annotated[
+        Literal["vault", "holdout"], typer.Option(help="Of finished runs: the examples they are paired on.")
+    ] = "vault",
     runs: RunsFolder = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> None:
-    """Run several agents at equal budgets and paired seeds, and compare what the vault says of each.
+    """Compare agents or controls on SUBJECT at equal budgets and paired seeds; or finished RUNs example by example.
 
-    The selection gap is what a winner scored where it was chosen, minus what the vault says: how much of it was luck.
-    An interrupted comparison goes on where it stood when it is asked for again.
+    Agents are judged on the vault alone. The selection gap is what a winner scored where it was chosen, minus what the
+    vault says: how much of it was luck. An interrupted comparison goes on where it stood when it is asked for again.
+    Runs are compared by their best variants, paired on the examples they share, with an interval and exact p.
 
-    Example: strop compare archives/prompt-world --agent gepa --agent textgrad --agent opro --seeds 5 --rollouts 600
+    Example: strop compare archives/prompt-world --agent gepa --agent textgrad --seeds 5 --rollouts 600
+
+    Example: strop compare coder-fixed coder-1 coder-2
     """
+    if not agents and not controls:
+        asked = {"--seeds": seeds, "--rollouts": rollouts, "--steps": steps, "--workers": workers}
+        _compare_runs(names, {**asked, "--policy": policy, "--set": settings or None}, on, runs, as_json=as_json)
+        return
+    if len(names) > 1:
+        raise InputError(f"{len(names)} subjects", file=names[1], mend="name one subject and agents or controls")
+    if on != "vault":
+        raise InputError("agents are compared on the vault", file="--on", mend="leave it out")
     import anyio
 
     from harness.cli.output import print_json
     from harness.cli.settings import find_subject, gather, policy_path
     from harness.research.compare import compare as run_all
-    from harness.research.compare import contender, table
+    from harness.research.compare import table
 
-    if len(agents) < 1:
-        raise InputError("nothing to compare", mend="name agents: --agent gepa --agent opro")
     overrides = gather(settings or [], agent=None, steps=steps, rollouts=rollouts, wall=None, box=None)
-    folder, chosen = find_subject(subject), policy_path(policy)
+    folder, chosen, contenders = find_subject(Path(names[0])), policy_path(policy), _contenders(agents, controls)
 
     async def go() -> list[Cell]:
         return await run_all(
             folder,
-            [contender(text) for text in agents],
-            range(seeds),
+            contenders,
+            range(SEEDS if seeds is None else seeds),
             overrides=overrides,
             runs=runs,
             policy=chosen,
@@ -75,6 +105,55 @@ def compare(
         _print(table(cells))
 
 
+def _contenders(agents: Sequence[str] | None, controls: Sequence[str] | None) -> list[Contender]:
+    """Every agent under every control, each by what sets it apart."""
+    from harness.research.compare import contender, under_control
+
+    made = [contender(text) for text in agents or []]
+    if not controls:
+        return made
+    return [under_control(one, control) for one in made or [None] for control in controls]
+
+
+def _compare_runs(
+    names: Sequence[str],
+    misplaced: Mapping[str, object],
+    on: Literal["vault", "holdout"],
+    runs: Path,
+    *,
+    as_json: bool,
+) -> None:
+    import anyio
+
+    from harness.cli.output import print_json
+    from harness.records import Split
+    from harness.research.versus import compared
+
+    for flag, value in misplaced.items():
+        if value is not None:
+            raise InputError("goes with --agent or --control", file=flag, mend="finished runs are compared as they are")
+    if len(names) < 2:
+        mend = "name two or more runs, or agents for a subject: --agent gepa --agent opro"
+        raise InputError("one name is no comparison", key="RUN", mend=mend)
+    found = anyio.run(compared, [locate(name, runs) for name in names], Split(on))
+    if as_json:
+        print_json(found)
+        return
+    for row in found:
+        control = "" if row["control"] == "none" else f"  ({row['control']})"
+        if "gain" not in row:
+            typer.echo(f"{row['run']}  best {row['best']}  {row['mean']:.4g} on {on}  (baseline){control}")
+            continue
+        low, high = cast("list[float]", row["ci"])
+        exact = f", exact p {row['p_mcnemar']:.3g}" if "p_mcnemar" in row else ""
+        typer.echo(
+            f"{row['run']}  best {row['best']}  {row['mean']:.4g}  gain {row['gain']:+.4g} [{low:+.4g}, {high:+.4g}]"
+            f" over {row['examples']} examples, p {row['p_bootstrap']:.3g}{exact}{control}"
+        )
+    if on == "holdout":
+        typer.echo("winners were chosen with the holdout's help: these p are too small; the vault's are not")
+
+
 def _tell(cell: Cell) -> None:
     typer.echo(f"{cell.label} seed {cell.seed}: vault {_number(cell.vault)}  ({cell.rollouts:g} rollouts, {cell.run})")
 
@@ -84,12 +163,14 @@ def _print(rows: list[dict[str, Json]]) -> None:
 
     from harness.cli.output import console
 
-    shown = Table("agent", "runs", "vault", "least", "most", "against the first", "gap", "rollouts", "tokens", "wall s")
+    columns = ("agent", "runs", "chosen", "vault", "least", "most", "against the first", "gap", "rollouts", "tokens")
+    shown = Table(*columns, "wall s")
     for row in rows:
         vault = cast("dict[str, Any]", row["vault"])
         shown.add_row(
             str(row["agent"]),
             str(row["runs"]),
+            _number(row["selected"]),
             _number(vault["mean"]),
             _number(vault["min"]),
             _number(vault["max"]),

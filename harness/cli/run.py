@@ -37,6 +37,12 @@ def run(
         Literal["auto", "docker", "embedded", "process"] | None,
         typer.Option(help="Where candidates run; process is no isolation.", show_default="policy"),
     ] = None,
+    control: Annotated[
+        str | None,
+        typer.Option(
+            help="Of an archive, for comparison: random-parent or fixed-agent (no self-edit).", show_default="none"
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -63,7 +69,7 @@ def run(
     from harness.cli.settings import counted, find_subject, gather, policy_path
 
     counted("--workers", workers)
-    overrides = gather(settings or [], agent=agent, steps=steps, rollouts=rollouts, wall=wall, box=box)
+    overrides = gather(settings or [], agent=agent, steps=steps, rollouts=rollouts, wall=wall, box=box, control=control)
     if config is not None:
         overrides = {**read_experiment(config), **overrides}
     folder = find_subject(subject)

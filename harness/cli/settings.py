@@ -23,6 +23,7 @@ def gather(
     rollouts: int | None,
     wall: str | None,
     box: str | None,
+    control: str | None = None,
 ) -> dict[str, object]:
     """The overrides of one `strop run`. A named option and `--set` of the same key is an InputError."""
     named: dict[str, object] = {
@@ -31,6 +32,7 @@ def gather(
         "budget.rollouts": counted("--rollouts", rollouts),
         "budget.wall_s": None if wall is None else seconds(wall),
         "box.backend": box,
+        "archive.control": None if control is None else control.replace("-", "_"),
     }
     chosen = {key: value for key, value in named.items() if value is not None}
     for setting in settings:

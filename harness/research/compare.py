@@ -23,15 +23,26 @@ from harness.research.statistics import student_quantile
 from harness.research.summary import summarize
 
 FEWEST_SEEDS = 2
+CONTROLS = ("none", "random_parent", "fixed_agent")
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """An agent with its own settings, as it is named on the command line: `gepa` or `gepa,merge_every=6`."""
+    """An agent with its own settings, as it is named on the command line: `gepa` or `gepa,merge_every=6`.
+
+    Without a name it is the policy's own agent. `control` takes one thing away from an archive, or nothing.
+    """
 
     label: str
     agent: str
     config: Mapping[str, object]
+    control: str = ""
+
+    def overrides(self) -> dict[str, object]:
+        """The policy keys that set it apart."""
+        found: dict[str, object] = {f"agent.config.{key}": value for key, value in self.config.items()}
+        named = {"agent.name": self.agent, "archive.control": self.control}
+        return {**{key: value for key, value in named.items() if value}, **found}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +80,16 @@ def contender(text: str) -> Contender:
     return Contender(text, name.strip(), config)
 
 
+def under_control(one: Contender | None, control: str) -> Contender:
+    """The same agent, or the policy's own, with one thing taken away. Raises InputError for an unknown control."""
+    control = control.replace("-", "_")
+    if control not in CONTROLS:
+        raise InputError(f"{control!r} is no control", file="--control", mend=f"one of {', '.join(CONTROLS)}")
+    if one is None:
+        return Contender(control, "", {}, control)
+    return Contender(f"{one.label},{control}", one.agent, one.config, control)
+
+
 async def compare(
     subject: Path,
     contenders: Sequence[Contender],
@@ -86,7 +107,7 @@ async def compare(
     cells: list[Cell] = []
     for seed in seeds:
         for one in contenders:
-            chosen = {**overrides, "agent.name": one.agent, **{f"agent.config.{k}": v for k, v in one.config.items()}}
+            chosen = {**overrides, **one.overrides()}
             name = run_name(subject, one, seed, chosen, policy=policy, workers=workers)
             summary = await _summary(subject, runs / name, seed, chosen, policy=policy, workers=workers)
             cells.append(cell_of(one.label, seed, summary))
@@ -145,8 +166,8 @@ def cell_of(label: str, seed: int, summary: Mapping[str, Any]) -> Cell:
 
 
 def table(cells: Sequence[Cell]) -> list[dict[str, Json]]:
-    """One row a contender, means over its runs; `difference` is the paired one to the first with a 95 % interval,
-    `selection_gap` the score on the data a winner was chosen on, minus the vault's."""
+    """One row a contender, means over its runs; `selected` is the score where a winner was chosen, `difference` is the
+    paired one to the first on the vault with a 95 % interval, `selection_gap` is `selected` minus the vault's."""
     labels = list(dict.fromkeys(cell.label for cell in cells))
     first = {cell.seed: cell.vault for cell in cells if cell.label == labels[0]}
     rows: list[dict[str, Json]] = []
@@ -161,6 +182,7 @@ def table(cells: Sequence[Cell]) -> list[dict[str, Json]]:
                 "agent": label,
                 "runs": len(mine),
                 "vault": {"mean": _mean(vaults), "min": min(vaults, default=None), "max": max(vaults, default=None)},
+                "selected": _mean([cell.selected for cell in mine if cell.selected is not None]),
                 "root": _mean([cell.root for cell in mine if cell.root is not None]),
                 "difference": None if label == labels[0] else _interval(differences),
                 "rollouts": _mean([cell.rollouts for cell in mine]),

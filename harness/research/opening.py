@@ -70,6 +70,7 @@ async def plan(
     agent = make_proposer(loaded.policy.agent.name, cast("Mapping[str, Json]", loaded.policy.agent.config))
     check_models(agent, loaded.policy)
     check_subject(agent, subject, loaded.policy)
+    _check_control(agent, loaded.policy)
     needed = least_rollouts(loaded.policy, subject.splits)
     if loaded.policy.budget.rollouts < needed:
         raise InputError(
@@ -78,6 +79,17 @@ async def plan(
             mend=f"give at least {needed}, and more for tickets",
         )
     return Plan(folder, subject, loaded.policy, 0 if seed is None else seed)
+
+
+def _check_control(agent: object, policy: Policy) -> None:
+    """A control that takes nothing away would be compared as if it had. Raises InputError."""
+    control = policy.archive.control
+    if control != "none" and policy.archive.mode == "incumbent":
+        mend = 'give archive.mode = "keep_all", or leave the control out'
+        raise InputError(f"{control!r} needs an archive of parents", key="archive.control", mend=mend)
+    if control == "fixed_agent" and not getattr(agent, "edits_itself", False):
+        mend = "it is for agent.name = 'self_edit'; others edit with the same code anyway"
+        raise InputError(f"{policy.agent.name!r} never edits itself", key="archive.control", mend=mend)
 
 
 async def begin(plan: Plan, hold: Hold) -> None:

@@ -1,4 +1,5 @@
-"""Finished runs against each other: the best of each, paired example by example on the vault they all share."""
+"""Finished runs against each other: the best of each, paired example by example on the vault, or the holdout, that
+they all share."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any
 
 from harness.archive.sqlite import SqliteArchive
 from harness.errors import InputError
-from harness.records import Json, Outcome
+from harness.records import Json, Outcome, Split
 from harness.research.paired import mean_items
 from harness.research.statistics import mcnemar, paired_bootstrap
 from harness.streams import stream
@@ -18,18 +19,21 @@ from harness.streams import stream
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A run's last word: its best variant's vault, example by example, and what it was a run of."""
+    """A run's last word: its best variant, example by example, and what it was a run of.
+
+    `labels` is the digest of the answers it was judged by.
+    """
 
     name: str
     best: str
     direction: str
-    vault: str
+    labels: str
     items: Mapping[str, float]
     control: str
 
 
-async def finished(folder: Path) -> Finished:
-    """Raises InputError for a run whose vault is not open, or whose scorer gave no scores by example."""
+async def finished(folder: Path, split: Split = Split.VAULT) -> Finished:
+    """Raises InputError for a run that is not over, or whose scorer gave no scores by example."""
     archive = await SqliteArchive.view(folder)
     try:
         rows = await archive.sound_ledger()
@@ -38,38 +42,36 @@ async def finished(folder: Path) -> Finished:
         await archive.aclose()
     bodies: dict[str, Any] = {row.kind: row.body for row in rows if row.body is not None and row.kind != "ticket"}
     vault: Any = bodies.get("vault")
-    best: Any = vault["best"] if vault is not None else None
-    if best is None:
+    if vault is None or (vault["best"] is None and split is Split.VAULT):
         raise InputError("has no open vault to compare", file=folder, mend="let it finish: `strop resume`")
+    tickets: list[Any] = [row.body for row in rows if row.kind == "ticket"]
+    best = tickets[-1]["incumbent"] if tickets else "v0"
     trees = {"v0": bodies["run"]["root_tree"]}
-    trees |= {
-        str(row.body["variant"]["id"]): str(row.body["variant"]["tree"])  # pyright: ignore
-        for row in rows
-        if row.kind == "ticket" and row.body is not None and row.body["variant"] is not None
-    }
+    trees |= {made["id"]: made["tree"] for body in tickets if (made := body["variant"]) is not None}
     outcomes: list[Outcome] = [
         outcome
         for key, _, outcome in rollouts
-        if key.purpose == "vault" and key.tree == trees[best["id"]] and outcome is not None and not key.example
+        if key.split is split and key.tree == trees[best] and outcome is not None and not key.example
     ]
-    items = mean_items(outcomes) if outcomes else {}
+    items = mean_items(outcomes)
     if not items:
-        raise InputError("its vault has no scores by example", file=folder, mend="let the scorer write `items`")
+        mend = "let the scorer write `items`, and give the subject such a split"
+        raise InputError(f"its best has no scores by example on {split}", file=folder, mend=mend)
     run = bodies["run"]
     control = run["policy"].get("archive", {}).get("control", "none")
     settings = run["subject"]["eval"]
-    return Finished(
-        folder.name, best["id"], settings["direction"], run["digests"].get("vault.labels", ""), items, control
-    )
+    return Finished(folder.name, best, settings["direction"], run["digests"].get(f"{split}.labels", ""), items, control)
 
 
 def against(first: Finished, other: Finished) -> dict[str, Json]:
     """How much better `other` is than `first`, in the mean over examples: 95 % bootstrap interval, exact p for 0/1.
 
-    Raises InputError unless both were judged on the same vault.
+    Raises InputError unless both were judged on the same examples.
     """
-    if first.vault != other.vault or first.items.keys() != other.items.keys():
-        raise InputError(f"{other.name} has another vault than {first.name}", mend="compare runs of one subject")
+    if first.labels != other.labels or first.items.keys() != other.items.keys():
+        raise InputError(f"{other.name} was judged on others than {first.name}", mend="compare runs of one subject")
+    if first.direction != other.direction:
+        raise InputError(f"{other.name} goes another way than {first.name}", mend="compare runs of one metric")
     sign = -1.0 if first.direction == "min" else 1.0
     gains = [sign * (other.items[one] - first.items[one]) for one in sorted(first.items)]
     p, interval = paired_bootstrap(gains, stream(0, "paired", first.name, other.name))
@@ -88,9 +90,9 @@ def against(first: Finished, other: Finished) -> dict[str, Json]:
     return told
 
 
-async def compared(folders: Sequence[Path]) -> list[dict[str, Json]]:
+async def compared(folders: Sequence[Path], split: Split = Split.VAULT) -> list[dict[str, Json]]:
     """The first run, and every other one against it. Raises InputError."""
-    first, *others = [await finished(folder) for folder in folders]
+    first, *others = [await finished(folder, split) for folder in folders]
     head: dict[str, Json] = {"run": first.name, "best": first.best, "control": first.control}
     head["mean"] = _mean(list(first.items.values()))
     return [head, *(against(first, other) for other in others)]

@@ -3,12 +3,13 @@ from support.toy import make_toy
 
 import harness
 from harness.errors import InputError
+from harness.records import Split
 from harness.research.versus import Finished, against, compared
 
 
 def made(items, **more):
     return Finished(
-        **{"name": "one", "best": "v1", "direction": "min", "vault": "d", "items": items, "control": "none"} | more
+        **{"name": "one", "best": "v1", "direction": "min", "labels": "d", "items": items, "control": "none"} | more
     )
 
 
@@ -22,9 +23,9 @@ def test_gains_are_positive_for_better_whatever_the_direction():
 
 
 def test_other_vaults_are_refused():
-    with pytest.raises(InputError, match="another vault"):
-        against(made({"a": 1.0}), made({"a": 1.0}, vault="e"))
-    with pytest.raises(InputError, match="another vault"):
+    with pytest.raises(InputError, match="judged on others"):
+        against(made({"a": 1.0}), made({"a": 1.0}, labels="e"))
+    with pytest.raises(InputError, match="judged on others"):
         against(made({"a": 1.0}), made({"b": 1.0}))
 
 
@@ -37,7 +38,13 @@ async def test_runs_of_one_subject_are_paired_on_their_vault(tmp_path):
             async for _ in run.events:
                 pass
         folders.append(run.folder)
-    base, better = await compared(folders)
-    assert (base["best"], better["best"]) == ("v0", "v1")
-    assert better["gain"] > 0.4
-    assert better["ci"][0] > 0
+    for split in (Split.VAULT, Split.HOLDOUT):
+        base, better = await compared(folders, split)
+        assert (base["best"], better["best"]) == ("v0", "v1")
+        assert better["gain"] > 0.4
+        assert better["ci"][0] > 0
+
+
+def test_another_direction_is_refused():
+    with pytest.raises(InputError, match="another way"):
+        against(made({"a": 1.0}), made({"a": 1.0}, direction="max"))
