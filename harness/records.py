@@ -82,7 +82,8 @@ class Outcome:
     """How one rollout ended. `score` is None unless status is ok; `items` maps example id -> score.
 
     `detail` is untrusted text from the candidate, already encoded and capped. `wall_s` and `cpu_s` are
-    measured by the host over the candidate box. `outputs` is the digest of what the candidate wrote.
+    measured over the candidate box; `memory_mb` is the most that one of its processes held in memory, None when
+    nobody could see. `outputs` is the digest of what the candidate wrote.
     """
 
     status: Status
@@ -92,6 +93,7 @@ class Outcome:
     outputs: str = ""
     wall_s: float = 0.0
     cpu_s: float = 0.0
+    memory_mb: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ def present(path: Path) -> None:
 
 
 def check_version(connection: sqlite3.Connection, path: Path) -> None:
-    """Raises InputError for a run that was never begun or that a newer version wrote."""
+    """Raises InputError for a run that was never begun or that another version wrote."""
     if not has_tables(connection):
         raise InputError("the run was never begun", file=path, mend="remove the folder and start it again")
     row = connection.execute("SELECT version FROM schema").fetchone()
@@ -173,6 +173,7 @@ def check_version(connection: sqlite3.Connection, path: Path) -> None:
     if not isinstance(found, int):
         raise IntegrityError(FILE_NAME, expected=f"schema version {VERSION}", found=repr(found))
     if found != VERSION:
+        right = "a newer" if found > VERSION else "an older"
         raise InputError(
-            f"written with schema {found}, this version reads {VERSION}", file=path, mend="use a newer strop for it"
+            f"written with schema {found}, this version reads {VERSION}", file=path, mend=f"use {right} strop for it"
         )

@@ -11,7 +11,7 @@ from harness.archive.base import LedgerEntry, StoredProposal
 from harness.archive.ledger import canonical
 from harness.records import Attempt, Json, Outcome, RolloutKey, Split, Status, Variant, Verdict
 
-VERSION = 1
+VERSION = 2
 
 # columns without a type keep a float bit for bit: REAL would turn -0.0 into 0.0
 TABLES = """
@@ -33,7 +33,7 @@ CREATE TABLE attempts (
 CREATE TABLE rollouts (
     n INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, tree TEXT NOT NULL, split TEXT NOT NULL, repeat INTEGER NOT NULL,
     ticket INTEGER NOT NULL, purpose TEXT NOT NULL, example TEXT NOT NULL, seed INTEGER NOT NULL,
-    begun INTEGER NOT NULL, status TEXT, score, items TEXT, detail TEXT, outputs TEXT, wall_s, cpu_s);
+    begun INTEGER NOT NULL, status TEXT, score, items TEXT, detail TEXT, outputs TEXT, wall_s, cpu_s, memory_mb);
 CREATE TABLE sessions (n INTEGER PRIMARY KEY, wall_s REAL NOT NULL);
 """
 
@@ -42,7 +42,10 @@ PROPOSAL = "ticket, parent, tree, note, memo, violations, status"
 VARIANT = "id, ticket, tree, parents, verdict, score, note"
 ATTEMPT = "ticket, parent, variant, verdict, score, parent_score, note, memo, reason"
 RESERVED = "key, tree, split, repeat, ticket, purpose, example, seed, begun"
-ROLLOUT = "tree, split, repeat, ticket, purpose, example, seed, status, score, items, detail, outputs, wall_s, cpu_s"
+ROLLOUT = (
+    "tree, split, repeat, ticket, purpose, example, seed, status, score, items, detail, outputs,"
+    " wall_s, cpu_s, memory_mb"
+)
 
 Row = tuple[Any, ...]
 
@@ -139,6 +142,7 @@ def outcome_row(outcome: Outcome) -> Row:
         text(outcome.outputs),
         float(outcome.wall_s),
         float(outcome.cpu_s),
+        None if outcome.memory_mb is None else float(outcome.memory_mb),
     )
 
 
@@ -147,9 +151,9 @@ def as_rollout(row: Row) -> tuple[RolloutKey, int, Outcome | None]:
     key = RolloutKey(tree, Split(split), repeat, ticket, purpose, example)
     if status is None:
         return key, seed, None
-    score, items, detail, outputs, wall_s, cpu_s = measured
+    score, items, detail, outputs, wall_s, cpu_s, memory_mb = measured
     scores = cast("dict[str, float]", _mapping(items))
-    return key, seed, Outcome(Status(status), score, scores, detail, outputs, wall_s, cpu_s)
+    return key, seed, Outcome(Status(status), score, scores, detail, outputs, wall_s, cpu_s, memory_mb)
 
 
 def _number(value: float | None) -> float | None:

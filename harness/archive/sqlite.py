@@ -301,8 +301,8 @@ def _finish(connection: sqlite3.Connection, key: RolloutKey, outcome: Outcome) -
     if found[1] is not None:
         raise ValueError(f"rollout {key} already has another outcome")
     connection.execute(
-        "UPDATE rollouts SET status = ?, score = ?, items = ?, detail = ?, outputs = ?, wall_s = ?, cpu_s = ?"
-        " WHERE key = ?",
+        "UPDATE rollouts SET status = ?, score = ?, items = ?, detail = ?, outputs = ?, wall_s = ?, cpu_s = ?,"
+        " memory_mb = ? WHERE key = ?",
         (*schema.outcome_row(outcome), str(key)),
     )
 

@@ -72,6 +72,7 @@ class Completed:
     truncated: bool
     wall_s: float
     cpu_s: float
+    memory_mb: float | None = None
 
 
 class Box(Protocol):

@@ -45,6 +45,7 @@ class Ended:
     exit_code: int
     reason: str
     cpu_s: float
+    memory_mb: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +127,10 @@ class Client:
             if frame.type != wire.EXIT:
                 captured.add(frame)
                 continue
-            code, reason, dropped, cpu = wire.unpack(frame.payload, 4)
+            code, reason, dropped, cpu, peak = wire.unpack(frame.payload, 5)
             captured.truncated = dropped == b"1"
-            return Ended(int(wire.number(code, -256, 255)), _reason(reason), wire.number(cpu, 0, 1e9))
+            memory_mb = wire.number(peak, 0, 1e12) / 1024
+            return Ended(int(wire.number(code, -256, 255)), _reason(reason), wire.number(cpu, 0, 1e9), memory_mb)
 
     async def put(self, entries: Iterable[Entry], at: bytes, *, read_only: bool) -> None:
         """Write entries below `at`. Raises GuestError with the errno, ValueError for entries that may not go in."""

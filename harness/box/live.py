@@ -10,7 +10,7 @@ import errno
 import time
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -107,7 +107,7 @@ class LiveBox:
                     raise InfraError("what carries the box's wire does not answer")
                 ended = Ended(-9, "deadline", 0.0)
             elif self._oom_kills() > kills:
-                ended = Ended(ended.exit_code, "memory", ended.cpu_s)
+                ended = replace(ended, reason="memory")
             return self._judged(command, ended, captured, time.monotonic() - started)
 
     async def attach(self, link: Link) -> None:
@@ -191,6 +191,7 @@ class LiveBox:
             truncated=captured.truncated,
             wall_s=wall_s,
             cpu_s=ended.cpu_s,
+            memory_mb=ended.memory_mb,
         )
         if ended.reason == "deadline":
             raise ExecTimeoutError(command.deadline_s, partial=completed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 from harness.box.base import DATA, EVAL, LABELS, OUT, RESULT, WORK, Boxes, BoxSpec, Command, Completed
 from harness.errors import ExecTimeoutError, LimitError
@@ -16,6 +17,14 @@ from harness.policy.schema import EvalTable
 from harness.records import Outcome, Split, Status
 from harness.tree import Entry, Tree
 from harness.untrusted import clean, line
+
+
+class Used(TypedDict):
+    """What a command took of the machine."""
+
+    wall_s: float
+    cpu_s: float
+    memory_mb: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +117,19 @@ def ended(done: Completed) -> Outcome:
     """The outcome of a candidate's command that ended by itself; not yet scored."""
     if done.exit_code != 0:
         detail = f"exit code {done.exit_code}: {clean(tail(done), 1500)}"
-        return Outcome(Status.AGENT_ERROR, detail=detail, wall_s=done.wall_s, cpu_s=done.cpu_s)
-    return Outcome(Status.OK, wall_s=done.wall_s, cpu_s=done.cpu_s)
+        return Outcome(Status.AGENT_ERROR, detail=detail, **used(done))
+    return Outcome(Status.OK, **used(done))
 
 
 def stopped(error: ExecTimeoutError | LimitError) -> Outcome:
     """The outcome of a candidate's command that was killed."""
     status = Status.TIMEOUT if isinstance(error, ExecTimeoutError) else Status.AGENT_ERROR
-    return Outcome(status, detail=error.message, wall_s=error.partial.wall_s, cpu_s=error.partial.cpu_s)
+    return Outcome(status, detail=error.message, **used(error.partial))
+
+
+def used(done: Completed) -> Used:
+    """What a command took, as the fields of an `Outcome`."""
+    return Used(wall_s=done.wall_s, cpu_s=done.cpu_s, memory_mb=done.memory_mb)
 
 
 def check_outputs(outcome: Outcome, written: Sequence[Entry]) -> tuple[Outcome, list[Entry]]:

@@ -99,10 +99,13 @@ def together(subject: Subject, outcomes: list[tuple[str, Outcome]]) -> Outcome:
     low, high = subject.file.eval.range or (0.0, 1.0)
     worst = low if subject.file.eval.direction == "max" else high
     wall, cpu = sum(one.wall_s for _, one in outcomes), sum(one.cpu_s for _, one in outcomes)
+    memory = max((one.memory_mb for _, one in outcomes if one.memory_mb is not None), default=None)
     if not any(one.status is Status.OK for _, one in outcomes):
         first = outcomes[0][1] if outcomes else Outcome(Status.AGENT_ERROR, detail="there are no tasks")
-        return replace(first, items={}, score=None, wall_s=wall, cpu_s=cpu)
+        return replace(first, items={}, score=None, wall_s=wall, cpu_s=cpu, memory_mb=memory)
     items = {name: worst if one.score is None else one.score for name, one in outcomes}
     failed = sum(one.score is None for _, one in outcomes)
     detail = f"{failed} of {len(items)} tasks ended without a score" if failed else ""
-    return Outcome(Status.OK, math.fsum(items.values()) / len(items), items, detail, wall_s=wall, cpu_s=cpu)
+    return Outcome(
+        Status.OK, math.fsum(items.values()) / len(items), items, detail, wall_s=wall, cpu_s=cpu, memory_mb=memory
+    )

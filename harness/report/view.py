@@ -67,6 +67,7 @@ class RolloutView:
     status: str
     score: float | None
     wall_s: float
+    memory_mb: float | None
     detail: str
 
 
@@ -215,5 +216,6 @@ def _rollout(key: RolloutKey, _seed: int, outcome: Outcome | None) -> RolloutVie
         status=str(outcome.status) if outcome else "unfinished",
         score=outcome.score if outcome else None,
         wall_s=outcome.wall_s if outcome else 0.0,
+        memory_mb=outcome.memory_mb if outcome else None,
         detail=clean(outcome.detail) if outcome else "",
     )

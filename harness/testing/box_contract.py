@@ -71,6 +71,15 @@ class BoxContract:
         assert 0 < done.cpu_s < 5
         assert 0 < done.wall_s < 20
 
+    async def test_peak_memory_is_the_commands_own(self) -> None:
+        async with self.live() as box:
+            large = await python(box, "held = b'x' * (100 << 20)")
+            small = await python(box, "pass")
+        assert large.memory_mb is not None
+        assert small.memory_mb is not None
+        assert 100 < large.memory_mb < 400
+        assert 0 < small.memory_mb < large.memory_mb - 80
+
     async def test_a_signal_is_a_negative_exit_code(self) -> None:
         async with self.live() as box:
             done = await python(box, "import os; os.kill(os.getpid(), 15)")

@@ -52,7 +52,7 @@ def run(wire, channel, payload, config):
     running = _Running(wire, child, sinks, (in_w, given), config.relay)
     try:
         reason = _watch(running, float(deadline), config)
-        status = sweep(init=config.init).get(child, 0)
+        statuses, peak = sweep(init=config.init)
         for source, sink in sinks.items():
             _drain(source, sink)
     finally:
@@ -64,8 +64,9 @@ def run(wire, channel, payload, config):
     now = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
     dropped = any(sink.seen > sink.cap for sink in sinks.values())
-    code = os.waitstatus_to_exitcode(status)
-    wire.send(EXIT, channel, pack([b"%d" % code, reason.encode(), b"1" if dropped else b"0", b"%.6f" % max(cpu, 0.0)]))
+    code = os.waitstatus_to_exitcode(statuses.get(child, 0))
+    said = [b"%d" % code, reason.encode(), b"1" if dropped else b"0", b"%.6f" % max(cpu, 0.0), b"%d" % peak]
+    wire.send(EXIT, channel, pack(said))
 
 
 def _stdin(wire):

@@ -7,12 +7,13 @@ from frames import ignoring
 
 
 def sweep(*, init):
-    """Kill until no child is left; {pid: status} of what was reaped.
+    """Kill until no child is left; ({pid: status} of what was reaped, the most KiB one of them ever held).
 
     As PID 1, kill(-1) reaches everything in the namespace and orphans come to us. Elsewhere we are the subreaper,
     so the descendants in /proc are the same set.
     """
     statuses = {}
+    peak = 0
     while True:
         if init:
             with ignoring(ProcessLookupError):
@@ -22,12 +23,13 @@ def sweep(*, init):
                 with ignoring(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
         try:
-            pid, status = os.waitpid(-1, 0)
+            pid, status, used = os.wait4(-1, 0)
             while pid:
                 statuses[pid] = status
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                peak = max(peak, used.ru_maxrss)
+                pid, status, used = os.wait4(-1, os.WNOHANG)
         except ChildProcessError:
-            return statuses
+            return statuses, peak
 
 
 def descendants(root):

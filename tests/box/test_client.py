@@ -13,7 +13,7 @@ from harness.box.live import LiveBox, Place
 from harness.errors import BoxClosedError, ExecTimeoutError, InfraError, LimitError
 from harness.limits import Limits
 
-EXIT = wire.encode(wire.EXIT, 1, wire.pack([b"0", b"", b"0", b"0.01"]))
+EXIT = wire.encode(wire.EXIT, 1, wire.pack([b"0", b"", b"0", b"0.01", b"2048"]))
 
 
 class Liar:
@@ -60,11 +60,13 @@ COMMAND = Command(("true",), deadline_s=0.05)
         wire.encode(wire.OUT, 2, b"x") + EXIT,
         wire.encode(wire.OK, 1),
         wire.encode(wire.EXIT, 1, b"junk"),
-        wire.encode(wire.EXIT, 1, wire.pack([b"nan", b"", b"0", b"1"])),
-        wire.encode(wire.EXIT, 1, wire.pack([b"0", b"gravity", b"0", b"1"])),
-        wire.encode(wire.EXIT, 1, wire.pack([b"0", b"", b"0", b"-1"])),
-        wire.encode(wire.EXIT, 1, wire.pack([b"0", b"", b"0", b"inf"])),
-        wire.encode(wire.EXIT, 1, wire.pack([b"99999999999999", b"", b"0", b"1"])),
+        wire.encode(wire.EXIT, 1, wire.pack([b"nan", b"", b"0", b"1", b"2048"])),
+        wire.encode(wire.EXIT, 1, wire.pack([b"0", b"gravity", b"0", b"1", b"2048"])),
+        wire.encode(wire.EXIT, 1, wire.pack([b"0", b"", b"0", b"-1", b"2048"])),
+        wire.encode(wire.EXIT, 1, wire.pack([b"0", b"", b"0", b"inf", b"2048"])),
+        wire.encode(wire.EXIT, 1, wire.pack([b"0", b"", b"0", b"1", b"nan"])),
+        wire.encode(wire.EXIT, 1, wire.pack([b"0", b"", b"0", b"1"])),
+        wire.encode(wire.EXIT, 1, wire.pack([b"99999999999999", b"", b"0", b"1", b"2048"])),
         wire.encode(33, 1, b"relay"),
     ],
 )

@@ -141,7 +141,7 @@ FRAMES = st.builds(
 HONEST = st.sampled_from(
     [
         wire.encode(wire.OUT, 1, b"x" * 100),
-        wire.encode(wire.EXIT, 1, wire.pack([b"0", b"", b"0", b"0.1"])),
+        wire.encode(wire.EXIT, 1, wire.pack([b"0", b"", b"0", b"0.1", b"2048"])),
         wire.encode(wire.OK, 1),
         wire.encode(wire.END, 1, wire.pack([b"ok"])),
         wire.encode(wire.ENTRY, 1, wire.ENTRY_HEAD.pack(0, 0o644, 1, 5) + b"a"),

@@ -109,7 +109,8 @@ def make_view(tickets: int = 40, *, isolation: str = "embedded") -> RunView:
         "folder": "/runs/digits-20260101-000000",
         "report": None,
     }
-    rollout = RolloutView(1, "screen", Split.VISIBLE, 0, "1", "ok", 0.2, 1.5, "")
+    rollout = RolloutView(1, "screen", Split.VISIBLE, 0, f"{1:040x}", "ok", 0.2, 1.5, 512.0, "")
+    hidden = RolloutView(1, "holdout", Split.HOLDOUT, 0, f"{1:040x}", "ok", 0.2, 1.5, 2048.0, "")
     return RunView(
         folder=Path("/runs/digits-20260101-000000"),
         summary=summary,
@@ -119,7 +120,7 @@ def make_view(tickets: int = 40, *, isolation: str = "embedded") -> RunView:
         best=best,
         variants=tuple(variants),
         tickets=tuple(made),
-        rollouts=(rollout,),
+        rollouts=(rollout, hidden),
         patch=PATCH if best is not root else "",
     )
 

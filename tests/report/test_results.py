@@ -16,8 +16,13 @@ def test_a_crash_has_an_empty_metric(view):
     crashed = [row for row in rows(view) if row["status"] == "crash"]
     assert crashed
     assert all(row["error"] == "" for row in crashed)
-    assert all(row["memory_gb"] == "" for row in rows(view))
     assert "0.000000" not in results_tsv(view)
+
+
+def test_memory_is_the_most_that_a_visible_run_held_and_empty_where_nothing_ran(view):
+    found = [row["memory_gb"] for row in rows(view)]
+    assert found[1] == "0.500"
+    assert set(found[:1] + found[2:]) == {""}
 
 
 def test_there_is_one_line_for_the_baseline_and_each_ticket_whatever_it_says(view):
