@@ -2,14 +2,15 @@
 
     pip install 'llama-cpp-python[server]'
     python -m llama_cpp.server --model qwen2.5-coder-1.5b.gguf --host 127.0.0.1 --port 8123 --n_ctx 8192
-    python benchmarks/real_model.py http://127.0.0.1:8123/v1 [--model NAME] [--steps 20] [--seed 0]
+    python benchmarks/real_model.py http://127.0.0.1:8123/v1 [--model NAME] [--steps 20] [--seed 0] [--runs FOLDER]
 
-Told: proposals by how they were written, replies sent back, parse failures, verdicts, tokens, and what the holdout and
-the vault say. Not part of the tests: it takes as long as the model takes.
+Told: every proposal, then a table: how they were written, replies sent back, parse failures, verdicts, tokens, and what
+the holdout and the vault say. Not part of the tests: it takes as long as the model takes.
 """
 
 import argparse
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -17,36 +18,57 @@ import anyio
 
 from harness import open_run
 from harness.archive.sqlite import SqliteArchive
+from harness.events import TicketDecided
 from harness.resources import resource
+from harness.untrusted import line
 
 
 async def main(given):
     with tempfile.TemporaryDirectory() as folder:
+        runs = Path(folder) if given.runs is None else given.runs
         model = {"base_url": given.url, "model": given.model, "max_output_tokens": 3000, "concurrency": 1}
         overrides = {
             "agent.name": "chat",
             "agent.config": {"max_tokens": 3000, "history": 8, "file_kb": 12},
-            "models.main": {**model, "first_byte_s": 900.0, "idle_s": 300.0, "total_s": 1800.0},
+            "models.main": {**model, "first_byte_s": 1800.0, "idle_s": 600.0, "total_s": 3600.0},
             "budget.steps": given.steps,
         }
-        opening = open_run(
-            resource("archives") / "digits", seed=given.seed, workers=1, overrides=overrides, runs=Path(folder)
-        )
-        async with opening as run:
+        subject = resource("archives") / "digits"
+        started = time.monotonic()
+        async with open_run(subject, seed=given.seed, workers=1, overrides=overrides, runs=runs) as run:
             async for event in run.events:
-                print(type(event).__name__, getattr(event, "decision", ""), getattr(event, "note", ""), flush=True)
+                if isinstance(event, TicketDecided):
+                    decision, took = event.decision, time.monotonic() - started
+                    told = f"{event.score} {line(event.note, 100)}"
+                    print(f"{decision.ticket:3} {decision.verdict:10} {told} {took:.0f} s", flush=True)
         archive = await SqliteArchive.view(run.folder)
-        proposals = await archive.proposals()
+        proposals, rows = await archive.proposals(), await archive.ledger()
         await archive.aclose()
-    written = Counter(str(one.memo.get("format", "none usable")) for one in proposals)
-    repaired = sum(int(one.memo.get("repaired", 0)) for one in proposals)
-    summary = run.summary
-    print(f"proposals  {len(proposals)}: {dict(written)}, {repaired} after one reply was sent back")
-    print(f"verdicts   {summary['counts']}")
-    print(f"metric     {summary['root']['metric']} -> {summary['incumbent']['metric']} (visible)")
-    print(f"holdout    {summary['holdout']}")
-    print(f"vault      {summary['vault']}")
-    print(f"models     {summary['models']}")
+    tell(run.summary, proposals, [row.body for row in rows if row.kind == "ticket"], time.monotonic() - started)
+
+
+def tell(summary, proposals, tickets, took):
+    written = Counter(str(one.memo["format"]) for one in proposals if "format" in one.memo)
+    repaired = sum(bool(one.memo.get("repaired")) for one in proposals)
+    counts = Counter(ticket["decision"]["verdict"] for ticket in tickets)
+    bad = [f"{one.ticket}: {one.note}" for one in proposals if one.status == "failed"]
+    models = summary["models"]["proposer"]
+    vault = summary["vault"]
+    lines = {
+        "proposals": f"{len(proposals)}: {', '.join(f'{number} {how}' for how, number in written.most_common())}",
+        "usable after one reply was sent back": repaired,
+        "parse failures": f"{len(bad)}",
+        "blocked": counts["blocked"],
+        "verdicts": ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common()),
+        "visible": f"{summary['root']['metric']:.4g} -> {summary['incumbent']['metric']:.4g}",
+        "holdout": f"{summary['holdout']['queries']} queries, {summary['holdout']['surprises']} surprises: "
+        f"{summary['holdout']['verdict']}",
+        "vault": f"{vault['root']['metric']} -> {(vault.get('best') or vault['root'])['metric']}",
+        "calls": f"{models['requests']}, {models['tokens_in']} tokens in, {models['tokens_out']} out",
+        "took": f"{took / 60:.0f} min",
+    }
+    print("\n".join(f"| {name} | {told} |" for name, told in lines.items()))
+    print("\n".join(bad))
 
 
 if __name__ == "__main__":
@@ -55,4 +77,5 @@ if __name__ == "__main__":
     parser.add_argument("--model", default="")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--runs", type=Path, help="where to keep the run (default: nowhere)")
     anyio.run(main, parser.parse_args())

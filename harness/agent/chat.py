@@ -20,6 +20,11 @@ from harness.records import Json, Reply
 from harness.untrusted import line
 
 PATH = "/v1/chat/completions"
+_OVERLONG = (b"context length", b"context_length", b"context window", b"context size", b"too long", b"too large")
+
+
+class _TooLong(Exception):  # noqa: N818 - asked again with less
+    """The model cannot take in so much."""
 
 
 class ChatConfig(BaseModel):
@@ -71,22 +76,43 @@ class ChatAgent:
     async def propose(self, ask: Ask) -> Proposal | None:
         """What the model makes of the ask. Raises AgentError when nothing could be made of its replies."""
         assert self._server is not None, "equip comes first"
+        too_long = ""
+        for lean in range(prompt.LEANEST + 1):
+            try:
+                return await self._converse(ask, lean)
+            except _TooLong as error:
+                too_long = str(error)
+        raise AgentError(
+            f"the prompt is too long for this model, even with the editable files alone: {too_long}; lower "
+            "max_tokens, or give a model with a longer context"
+        )
+
+    async def _converse(self, ask: Ask, lean: int) -> Proposal:
+        """Ask, and send back what cannot be used. Raises AgentError, _TooLong."""
         config = self._config
-        said = prompt.messages(ask, history=config.history, file_bytes=config.file_kb * 1024, extra=config.instructions)
-        why, reason = "", ""
+        first = prompt.messages(
+            ask, history=config.history, file_bytes=config.file_kb * 1024, extra=config.instructions, lean=lean
+        )
+        said, why, reason = first, "", ""
         for attempt in range(config.repairs + 1):
-            reply = await self._say(ask, said)
+            try:
+                reply = await self._say(ask, said)
+            except _TooLong:
+                if attempt == 0:
+                    raise
+                break  # the reply that was sent back is what made it too long
             why = prompt.said_why(reply) or why
             try:
                 edits = read(reply, ask.tree, ask.is_editable)
             except Unusable as error:
                 reason = str(error)
-                said = [*said, *prompt.repair(reply, reason)]
+                said = [*first, *prompt.repair(reply, reason)]
                 continue
-            return _proposal(edits, why, repaired=attempt)
+            return _proposal(edits, why, repaired=attempt, lean=lean)
         raise AgentError(f"no usable edit after {config.repairs + 1} replies: {line(reason, 200)}")
 
     async def _say(self, ask: Ask, messages: list[dict[str, str]]) -> str:
+        """What the model answers. Raises AgentError, _TooLong."""
         assert self._server is not None
         config, gateway = self._config, self._server.gateway
         body: dict[str, Json] = {
@@ -97,6 +123,8 @@ class ChatAgent:
         if config.temperature is not None:
             body["temperature"] = config.temperature
         reply = await ask_model(gateway, Caller(ask.ticket, PROPOSER, ask.parent.id), PATH, body)
+        if reply.status in {400, 413} and any(sign in reply.body.lower() for sign in _OVERLONG):
+            raise _TooLong(_error(reply))
         if reply.status != 200:
             raise AgentError(f"the model was not asked: {_error(reply)}")
         return _content(reply)
@@ -121,7 +149,7 @@ def _error(reply: Reply) -> str:
     return f"HTTP {reply.status}: {line(str(message or ''), 200)}"
 
 
-def _proposal(edits: Edits, why: str, *, repaired: int) -> Proposal:
+def _proposal(edits: Edits, why: str, *, repaired: int, lean: int) -> Proposal:
     touched = ", ".join(sorted(edits.changes)[:3])
-    memo: dict[str, Json] = {"format": edits.format, "repaired": repaired}
+    memo: dict[str, Json] = {"format": edits.format, "repaired": repaired, **({"lean": lean} if lean else {})}
     return Proposal(changes=edits.changes, note=why or f"edits {touched}", memo=memo)

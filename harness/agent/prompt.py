@@ -32,21 +32,31 @@ A unified diff is fine too, or the whole new file in a code fence with its path 
 listed as editable. Leave nothing out with "..."."""
 
 
-def messages(ask: Ask, *, history: int, file_bytes: int, extra: str = "") -> list[dict[str, str]]:
-    """The conversation that asks for one proposal; a function of `ask` alone."""
-    files = _files(ask, file_bytes)
-    tried = _tried(ask, history)
+LEANEST = 2
+_MOST_SAID = 6000  # characters of a reply that is sent back: a small context must hold it and a new one
+
+
+def messages(ask: Ask, *, history: int, file_bytes: int, extra: str = "", lean: int = 0) -> list[dict[str, str]]:
+    """The conversation that asks for one proposal; a function of `ask` alone.
+
+    What stays the same from ticket to ticket comes first, so that a server that caches prefixes reads it once. `lean`
+    is for models that cannot take in so much: 1 tells the editable files alone and a quarter of the history, 2 no
+    history.
+    """
+    files = _files(ask, file_bytes, others=lean == 0)
+    tried = _tried(ask, (history, history // 4, 0)[lean])
     mark = _mark(files, tried)
     parts = [
-        f"Metric: {line(ask.metric)}, to be {'made smaller' if ask.direction == 'min' else 'made larger'}. "
-        f"You start from {ask.parent.id}, which has {_number(ask.parent.score)}. This is proposal {ask.ticket}.",
         "Editable: " + (", ".join(line(path) for path in ask.tree if ask.is_editable(path)) or "new files only"),
         *(f"[{mark} file {line(path)}]\n{text}\n[{mark} end of {line(path)}]" for path, text in files),
+        *([extra] if extra else []),
     ]
     if tried:
         parts.append("Tried before, oldest first (do not repeat these):\n" + f"[{mark} tries]\n{tried}\n[{mark} end]")
-    if extra:
-        parts.append(extra)
+    parts.append(
+        f"Metric: {line(ask.metric)}, to be {'made smaller' if ask.direction == 'min' else 'made larger'}. "
+        f"You start from {ask.parent.id}, which has {_number(ask.parent.score)}. This is proposal {ask.ticket}."
+    )
     system = _RULES.replace("{mark}", mark)
     return [{"role": "system", "content": system}, {"role": "user", "content": "\n\n".join(parts)}]
 
@@ -79,14 +89,17 @@ def repair(said: str, reason: str) -> list[dict[str, str]]:
         f"That reply could not be used: {line(reason, 400)}. Answer again, with the change alone, in one of the ways "
         "described: search/replace blocks that copy the lines exactly, or the whole file in a code fence."
     )
-    return [{"role": "assistant", "content": said or "(nothing)"}, {"role": "user", "content": again}]
+    told = said if len(said) <= _MOST_SAID else f"{said[:_MOST_SAID]}\n[{len(said) - _MOST_SAID} more characters]"
+    return [{"role": "assistant", "content": told or "(nothing)"}, {"role": "user", "content": again}]
 
 
-def _files(ask: Ask, most: int) -> list[tuple[str, str]]:
-    """Editable files first, then the rest, each whole or not at all, within `most` bytes."""
+def _files(ask: Ask, most: int, *, others: bool = True) -> list[tuple[str, str]]:
+    """Editable files first, then the `others`, each whole or not at all, within `most` bytes."""
     ordered = sorted(ask.tree, key=lambda path: (not ask.is_editable(path), len(ask.tree[path].data), path))
     shown: list[tuple[str, str]] = []
     for path in ordered:
+        if not others and not ask.is_editable(path):
+            continue
         data = ask.tree[path].data
         if len(data) > most:
             shown.append((path, f"({len(data)} bytes, not shown)"))
@@ -102,6 +115,8 @@ def _files(ask: Ask, most: int) -> list[tuple[str, str]]:
 
 
 def _tried(ask: Ask, most: int) -> str:
+    if most < 1:
+        return ""
     kept = [attempt for attempt in ask.history if attempt.verdict == "kept"]
     latest: Sequence[Attempt] = ask.history[-most:]
     shown = [attempt for attempt in kept if attempt not in latest][-most:] + list(latest)
@@ -122,10 +137,14 @@ def _number(score: float | None) -> str:
 
 
 def _mark(files: list[tuple[str, str]], tried: str) -> str:
-    """A word that is nowhere in the data it fences: derived from the data, and made longer until that holds."""
-    data = "\0".join([*(text for _, text in files), tried])
+    """A word that is nowhere in the data it fences: derived from the files alone, so that it lasts as long as they do,
+    and made longer until it is nowhere in the tries either."""
+    data = "\0".join(text for _, text in files)
     digest = hashlib.sha256(data.encode("utf-8", "surrogatepass")).hexdigest()
-    return next(digest[:size] for size in range(8, 65) if digest[:size] not in data)
+    whole = f"{data}\0{tried}"
+    if digest in whole:  # an earlier try told the whole of it: only a word made of the tries too is safe
+        digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
+    return next(digest[:size] for size in range(8, 65) if digest[:size] not in whole)
 
 
 def said_why(reply: str) -> str:

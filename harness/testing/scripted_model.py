@@ -21,8 +21,23 @@ from uvicorn.server import ServerState
 from harness.testing.model_shapes import SHAPES, Shape, Turn, shape_of
 
 Mode = Literal[
-    "ok", "hang", "stall", "cut", "null", "empty", "malformed", "no_usage", "429", "500", "401", "404", "400", "quota"
+    "ok",
+    "hang",
+    "stall",
+    "cut",
+    "null",
+    "empty",
+    "malformed",
+    "no_usage",
+    "429",
+    "500",
+    "401",
+    "404",
+    "400",
+    "quota",
+    "long",
 ]
+_REFUSALS = {"quota": (429, "insufficient_quota"), "long": (400, "context_length_exceeded")}
 Script = Callable[[Mapping[str, Any]], "str | Sequence[Mapping[str, Any]]"]
 Message = MutableMapping[str, Any]
 
@@ -127,7 +142,7 @@ class ScriptedModel:
         mode = self.modes.popleft() if self.modes else "ok"
         if self._delay_s:
             await anyio.sleep(self._delay_s)
-        if mode.isdigit() or mode == "quota":
+        if mode.isdigit() or mode in _REFUSALS:
             await self._refuse(answer, mode)
         elif mode == "hang":
             await anyio.sleep_forever()
@@ -143,8 +158,7 @@ class ScriptedModel:
             self.served.keys.append(key)
 
     async def _refuse(self, answer: _Answer, mode: str) -> None:
-        status = 429 if mode == "quota" else int(mode)
-        code = "insufficient_quota" if mode == "quota" else "scripted"
+        status, code = _REFUSALS.get(mode) or (int(mode), "scripted")
         headers = {"retry-after": self._retry_after} if mode == "429" else {}
         await answer.whole(status, {"error": {"message": f"scripted {mode}", "code": code}}, headers)
 

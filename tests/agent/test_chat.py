@@ -75,6 +75,44 @@ async def test_it_names_the_models_there_are():
         ChatAgent({"temprature": 1})
 
 
+async def test_a_model_that_cannot_take_in_so_much_is_asked_with_less():
+    whole = tree_of(train="RATE = 0.1\nSTEPS = 10\n", score="X = 1\n")
+    ask = ask_of(whole, [attempt_of(Proposal(note="tried it"))], is_editable=lambda path: path == "train.py")
+    async with chatting(GOOD, modes=["long", "long"]) as (agent, model):
+        proposal = await agent.propose(ask)
+    assert proposal.changes == {"train.py": b"RATE = 0.2\nSTEPS = 10\n"}
+    assert proposal.memo["lean"] == 2
+    told = [body["messages"][1]["content"] for body in model.served.bodies]
+    assert len(told) == 3
+    assert "score.py" in told[0]
+    assert "score.py" not in told[1]
+    assert "tried it" in told[0]
+    assert "tried it" not in told[2]
+    assert "RATE = 0.1" in told[2]
+
+
+async def test_a_prompt_that_is_too_long_at_its_leanest_is_the_agents_failure_and_says_what_to_do():
+    async with chatting(GOOD, modes=["long"] * 9) as (agent, model):
+        with pytest.raises(AgentError, match="too long for this model"):
+            await agent.propose(ask_of(TREE))
+    assert model.served.requests == 3
+
+
+async def test_a_long_reply_is_sent_back_in_part():
+    async with chatting(["prose " * 5000, GOOD]) as (agent, model):
+        await agent.propose(ask_of(TREE))
+    assert len(model.served.bodies[1]["messages"][2]["content"]) < 7000
+
+
+def test_what_stays_the_same_comes_first_so_that_prefixes_can_be_cached():
+    first = messages(ask_of(TREE), history=5, file_bytes=10_000)
+    later = messages(ask_of(TREE, [attempt_of(Proposal(note="x"))], ticket=2), history=5, file_bytes=10_000)
+    assert first[0] == later[0]
+    end = later[1]["content"].index("Tried before")
+    assert first[1]["content"].startswith(later[1]["content"][:end])
+    assert "STEPS = 10" in later[1]["content"][:end]
+
+
 def test_the_prompt_tells_files_history_and_reasons_and_is_a_function_of_the_ask():
     history = [attempt_of(Proposal(note="RATE up"), 1, Verdict.BLOCKED, None), attempt_of(Proposal(note="fewer"), 2)]
     said = messages(ask_of(TREE, history, ticket=3), history=5, file_bytes=1000)
