@@ -1,7 +1,8 @@
 """The strict parser of `result.json`: the only way a number becomes a score.
 
 Accepted: one ASCII JSON object, at most 16 MiB, without duplicate keys, whose keys are the metric and, optionally,
-`items`. Numbers are plain decimals of at most 40 characters; finite; in the declared range. Nothing is coerced.
+`items`. Numbers are plain decimals of at most 40 characters, at most 1e100 in size, and in the declared range. Nothing
+is coerced.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ MAX_ITEMS = 100_000
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 _MAX_DIGITS = 40
 _MAX_ID = 200
+_MAX_SIZE = 1e100  # the statistics square and add up to MAX_ITEMS of them, which must stay finite
 GUARD = "guard:"
 
 
@@ -69,9 +71,7 @@ def parse_number(text: str, *, metric: str, allowed: tuple[float, float] | None)
     """One number as plain ASCII decimal text. Raises ResultRefusedError."""
     if len(text) > _MAX_DIGITS or not _NUMBER.fullmatch(text):
         _refuse(f"{metric} is {line(text, 40)!r}, which is not a plain decimal number")
-    value = float(text)
-    if not math.isfinite(value):
-        _refuse(f"{metric} is not finite")
+    value = _measurable(text, metric)
     check_range(value, metric, allowed)
     return value
 
@@ -91,7 +91,7 @@ def _one_object(data: bytes) -> dict[str, Any]:
         _refuse("the result holds bytes that are not ASCII")
     try:
         value = json.loads(
-            data,
+            data.decode("ascii"),  # as text: from bytes it would also read UTF-16 and UTF-32
             object_pairs_hook=_no_duplicates,
             parse_constant=lambda name: _refuse(f"{name} is not a number"),
             parse_float=_decimal,
@@ -116,10 +116,17 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _decimal(text: str) -> float:
     if len(text) > _MAX_DIGITS:
         _refuse(f"a number of {len(text)} characters")
+    return _measurable(text, line(text, 40))
+
+
+def _measurable(text: str, name: str) -> float:
+    """A finite number that statistics can be made of, without the minus that zero may carry."""
     value = float(text)
     if not math.isfinite(value):
-        _refuse(f"{line(text, 40)} is not finite")
-    return value
+        _refuse(f"{name} is not finite")
+    if abs(value) > _MAX_SIZE:
+        _refuse(f"{name} is larger than any measurement")
+    return value + 0.0
 
 
 def _number(value: object, name: str) -> float:
@@ -137,6 +144,8 @@ def _items(value: object) -> dict[str, float]:
     for key in table:
         if not 0 < len(key) <= _MAX_ID:
             _refuse(f"an item id of {len(key)} characters")
+        if any("\ud800" <= char <= "\udfff" for char in key):
+            _refuse("an item id with half a character, which no text can hold")
         if key.startswith(GUARD):
             _refuse(f"an item id that starts with {GUARD!r}, which is kept for guard metrics")
     return {key: _number(score, key) for key, score in table.items()}

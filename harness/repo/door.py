@@ -12,7 +12,7 @@ from typing import Literal
 
 from harness.policy.locks import Globs
 from harness.repo.caps import DEFAULT_CAPS, Caps
-from harness.repo.names import flaw, folded
+from harness.repo.names import flaw, folded, oddity
 from harness.repo.scan import scan_folder
 from harness.repo.shadows import shadow
 from harness.tree import Entry, File, Tree
@@ -74,18 +74,21 @@ def admit(entries: Iterable[Entry], *, caps: Caps = DEFAULT_CAPS, drop_git: bool
     return Tree((path, File(entry.data, bool(entry.mode & 0o100))) for path, entry in clean if entry.kind == "file")
 
 
-def judge(parent: Tree, child: Tree, editable: Callable[[str], bool]) -> list[Violation]:
+def judge(parent: Tree, child: Tree, editable: Callable[[str], bool], *, new: bool = True) -> list[Violation]:
     """Everything that differs from the parent and is not editable, in order of path. Default deny.
 
-    A new file that would configure or shadow what runs is let in by its own name only, never by a wider glob.
+    A new file that would configure or shadow what runs is let in by its own name only, never by a wider glob; `new`
+    turned off leaves that question to when the file came in.
     """
     faults: list[Violation] = []
+    others = child.keys()
     for path in sorted({*parent, *child}):
         before, after = parent.get(path), child.get(path)
         if before == after:
             continue
         if editable(path):
-            hidden = shadow(path, child) if before is None and not _named(editable, path) else None
+            asked = new and before is None and not _named(editable, path)
+            hidden = (oddity(path) or shadow(path, parent, others)) if asked else None
             if hidden is not None:
                 faults.append(Violation(line(path), "added", f"{hidden}; only `editable` that names it lets it in"))
             continue

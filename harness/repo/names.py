@@ -13,6 +13,7 @@ PATH_BYTES = 1024
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
+_DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9\u00b9\u00b2\u00b3])( *\..*)?", re.IGNORECASE)
 # what git, HFS+ or NTFS take for .git or .gitmodules, 8.3 names and alternate streams included
 _GIT = re.compile(r"(\.git|git~\d+)(:.*)?", re.IGNORECASE)
 _MODULES = re.compile(r"(\.gitmodules|gitmod~\d+|gi7eba~\d+)(:.*)?", re.IGNORECASE)
@@ -42,6 +43,21 @@ def flaw(path: bytes, *, depth: int) -> str | None:
     if len(parts) > depth:
         return f"nested deeper than {depth}"
     return next((what for part in parts for is_flawed, what in _PART_FLAWS if is_flawed(part)), None)
+
+
+def oddity(path: str) -> str | None:
+    """What a clean path would be elsewhere than here, in words: an option of a command, a device on Windows.
+
+    A subject may have such files; a candidate has no need of new ones.
+    """
+    for part in path.split("/"):
+        if part.startswith(("-", "~")):
+            return "a name that commands take for an option or a home folder"
+        if _DEVICE.fullmatch(part):
+            return "a name that is a device on Windows"
+        if any(char in '<>:"|?*' for char in part):
+            return "a name with a character that shells or Windows give a meaning to"
+    return None
 
 
 def folded(path: str) -> str:

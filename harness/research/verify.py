@@ -153,7 +153,7 @@ async def _check_locks(store: TreeStore, run: Mapping[str, Any], variants: Mappi
     for name, variant in variants.items():
         tree = await store.listing(variant.tree)
         for parent in variant.parents:
-            faults = judge(await store.listing(variants[parent].tree), tree, editable)
+            faults = judge(await store.listing(variants[parent].tree), tree, editable, new=False)
             if faults:
                 raise IntegrityError(f"variant {name}", expected="editable changes only", found=str(faults[0]))
 

@@ -6,6 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.evaluation.result import MAX_BYTES, ResultRefusedError, parse_number, parse_result
+from harness.research.gate import noise
+from harness.research.paired import averages
+from harness.research.statistics import lower_bound
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -64,6 +67,25 @@ def test_a_plain_result():
         '\ufeff{"error": 0.5}',
         "[" * 100_000,
         '{"items":' * 50_000,
+        '{"error": 1e309}',
+        '{"error": 1E+400}',
+        '{"error": 0x1p-2}',
+        '{"error": 1_0.5}',
+        '{"error": +0.5}',
+        '{"error": 00.5}',
+        '{"error": 1.}',
+        '{"error": 1e}',
+        '{"error": 0.5, "items": {"a": 1e101}}',
+        '{"error": 0.5, "items": {"a": 1e308, "b": 1e308}}',
+        '{"error": 0.5, "items": {"\\ud800": 1}}',
+        '{"error": 0.5, "items": {"a": {"b": 1}}}',
+        '{"error": 0.5, "err\\u006fr": 0.1}',
+        '{"error": 0.5, "items": {"a": 1, "\\u0061": 0}}',
+        '{"error": 0.5}\x00',
+        '\x0b{"error": 0.5}',
+        '{"error": 0.5,}',
+        "{'error': 0.5}",
+        '/* */{"error": 0.5}',
     ],
 )
 def test_everything_else_is_refused_in_one_line(text):
@@ -71,6 +93,31 @@ def test_everything_else_is_refused_in_one_line(text):
         parse(text)
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "utf-16", "utf-8-sig", "utf-7"]
+)
+def test_only_ascii_is_read_whatever_json_would_guess(encoding):
+    data = '{"error": 0.5}'.encode(encoding)
+    if encoding == "utf-7":
+        data = data.replace(b'"', b"+ACI-")
+    with pytest.raises(ResultRefusedError):
+        parse(data)
+
+
+def test_zero_has_no_sign_and_item_ids_may_be_any_text():
+    result = parse('{"error": -0.0, "items": {"a": -0, "x\\ny": 1}}')
+    assert [math.copysign(1.0, value) for value in (result.score, *result.items.values())] == [1.0, 1.0, 1.0]
+    assert set(result.items) == {"a", "x\ny"}
+
+
+def test_the_largest_results_leave_statistics_finite():
+    items = {f"{n}": (-1) ** n * 1e100 for n in range(1000)}
+    parsed = parse(json.dumps({"error": 0.0, "items": items}))
+    assert averages(0.0, parsed.items)
+    assert math.isfinite(lower_bound(list(parsed.items.values()), 0.05))
+    assert math.isfinite(noise(list(parsed.items.values())))
 
 
 def test_too_long_is_refused_before_it_is_parsed():
