@@ -5,6 +5,7 @@ Needs nothing but a Python in the box. Isolation is the self-check's matter; thi
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -117,8 +118,12 @@ class BoxContract:
             "print(sorted(os.listdir('/proc/self/fd'))[:3], len(os.listdir('/proc/self/fd')), flush=True)\n"
             "os.execvp('grep', ['grep', '-E', 'SigBlk|SigIgn', '/proc/self/status'])\n"
         )
-        async with self.live() as box:
-            lines = (await python(box, source)).stdout.decode().splitlines()
+        before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)  # as nohup and a shell's `&` leave it
+        try:
+            async with self.live() as box:
+                lines = (await python(box, source)).stdout.decode().splitlines()
+        finally:
+            signal.signal(signal.SIGQUIT, before)
         assert lines[0] == "['0', '1', '2'] 4"
         assert int(lines[1].split()[1], 16) == 0
         assert int(lines[2].split()[1], 16) & ~(1 << 12 | 1 << 24) == 0  # Python itself ignores SIGPIPE and SIGXFSZ

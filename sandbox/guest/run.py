@@ -85,7 +85,7 @@ def _become(argv, environment, cwd, ends, config):
         os.setsid()
         for number, end in enumerate(ends):
             os.dup2(end, number)
-        for signum in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for signum in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:  # nohup and `&` leave some ignored
             signal.signal(signum, signal.SIG_DFL)
         os.umask(0o022)
         os.chdir(cwd)
