@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Literal, cast
 
-from harness.box import engine
+from harness.box import endpoint
 from harness.box.base import Boxes
+from harness.errors import MissingEnvironmentError
 
 BoxName = Literal["auto", "docker", "embedded", "process"]
 
@@ -37,8 +36,10 @@ def choose(name: BoxName, image: str | None = None) -> Boxes:
 
 def _has_docker(image: str | None) -> bool:
     """Whether docker would work; the client is not even imported where no engine can be."""
-    home = Path.home() / ".docker" / "config.json"
-    if not (os.environ.get("DOCKER_HOST") or os.environ.get("DOCKER_CONTEXT") or home.exists() or engine.sockets()):
+    try:
+        if not endpoint.endpoints():
+            return False
+    except MissingEnvironmentError:
         return False
     docker = import_module("harness.box.docker")
     return bool(docker.available(image or docker.IMAGE))

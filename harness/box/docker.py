@@ -131,7 +131,11 @@ class DockerBoxes:
         if not OWNER.fullmatch(spec.owner):
             raise ValueError(f"an owner is a plain name of at most 64 characters, not {spec.owner!r}")
         await self._look()
-        name, stream = await self._engine.call("start a box", lambda api: self._start(api, spec), patient=True)
+        try:
+            name, stream = await self._engine.call("start a box", lambda api: self._start(api, spec), patient=True)
+        except BaseException:
+            await _pay(self._engine)
+            raise
         body = _Body(self._engine, name, stream)
         try:
             box = await self._greet(body, spec)
@@ -146,16 +150,15 @@ class DockerBoxes:
     def _start(self, api: Api, spec: BoxSpec) -> tuple[str, socket.socket]:
         """The name of a started container, and its streams. Blocks."""
         name = f"strop-{secrets.token_hex(8)}"
-        api.create_container(**self._recipe(api, name, spec))
         stream: socket.socket | None = None
         try:
+            api.create_container(**self._recipe(api, name, spec))  # an engine may make it and not live to say so
             stream = engines.attach(api, name)
             api.start(name)
         except BaseException:
             if stream is not None:
                 stream.close()
-            with contextlib.suppress(Exception):
-                engines.remove(api, name)
+            self._engine.owed.add(name)
             raise
         return name, stream
 
@@ -218,6 +221,7 @@ class DockerBoxes:
             place=Place(_box_env(self._env, spec.limits), "python3"),
             end=body.end,
             answers=self._engine.answers,
+            speaks=body.speaks,
         )
 
 
@@ -231,7 +235,9 @@ class _Body:
         self._stream = stream
         self._ended = False
         self.sending = Sending(stream.fileno())
-        self.receiving = Demultiplexed(Receiving(stream.fileno()))
+        received = Receiving(stream.fileno())
+        self.speaks = received.waiting
+        self.receiving = Demultiplexed(received)
 
     async def end(self) -> None:
         """Kill the container and wait until the engine says it is gone. May be called again."""
@@ -241,15 +247,22 @@ class _Body:
         with contextlib.suppress(OSError):
             self._stream.shutdown(socket.SHUT_RDWR)
         try:
-            await _discard(self._engine, self._name)
+            self._engine.owed.add(self._name)
+            await _pay(self._engine)
         finally:
             self._stream.close()
 
 
-async def _discard(engine: Engine, name: str) -> None:
-    """An engine that is away removes it when it is back, for the stream's end is the worker's."""
-    with contextlib.suppress(InfraError):
-        await engine.call("remove a box", lambda api: engines.remove(api, name))
+async def _pay(engine: Engine) -> None:
+    """Remove the containers that are owed to be removed: now, or with the next one when the engine is away."""
+    with anyio.CancelScope(shield=True), contextlib.suppress(InfraError):
+        await engine.call("remove a box", lambda api: _paid(engine, api))
+
+
+def _paid(engine: Engine, api: Api) -> None:
+    for name in list(engine.owed):
+        engines.remove(api, name)
+        engine.owed.discard(name)
 
 
 class Demultiplexed(ByteReceiveStream):

@@ -153,6 +153,7 @@ class EmbeddedBoxes:
             place=Place(box_env(self._python, spec.limits, home=bubblewrap.HOME), self._python.executable),
             end=body.end,
             oom_kills=body.oom_kills,
+            speaks=body.process.stdout.waiting,
         )
 
 

@@ -2,7 +2,7 @@
 # (the docker SDK has no types; this module is the only one that touches it)
 """A Docker engine: found as the docker client finds it, called in threads, each call with a deadline.
 
-DOCKER_HOST and contexts come first, then the sockets of a rootless engine and of Docker Desktop.
+An engine that nobody serves is not even called: the SDK would leave its socket to the collector.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import socket
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
 
+from harness.box import dial
+from harness.box.endpoint import Endpoint, endpoints
 from harness.errors import InfraError, MissingEnvironmentError
 
 CALL_S = 30.0  # a socket that says nothing for so long belongs to an engine that does not answer
@@ -29,63 +30,68 @@ Api: TypeAlias = Any  # docker.APIClient
 _T = TypeVar("_T")
 
 
-def sockets() -> list[str]:
-    """Where engines listen that neither DOCKER_HOST nor a context names: rootless, Docker Desktop, the system's."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
-    home = Path.home()
-    places = [Path("/var/run/docker.sock"), Path(runtime) / "docker.sock"]
-    places += [home / ".docker/run/docker.sock", home / ".docker/desktop/docker.sock"]
-    found = [f"unix://{place}" for place in places if os.access(place, os.R_OK | os.W_OK)]
-    return [url for url in found if _listens(url)]
-
-
 def connect(seconds: float = CALL_S) -> Api:
     """A client of the first engine that answers. Blocks. Raises MissingEnvironmentError."""
-    import docker
+    return _connect(seconds)[1]
+
+
+def _connect(seconds: float) -> tuple[Endpoint, Api]:
     from docker.errors import DockerException
 
-    given = os.environ.get("DOCKER_HOST", "")
-    tried: list[str] = [] if _listens(given) else [f"nothing listens at DOCKER_HOST, {given}"]
-    options: dict[str, Any] = {"timeout": seconds, "max_pool_size": CALLS}
-    ways: list[Callable[[], Any]] = [] if tried else [lambda: docker.from_env(**options)]
-    if not given:
-        ways += [lambda url=url: docker.DockerClient(base_url=url, **options) for url in sockets()]
-    for way in ways:
+    tried: list[str] = []
+    for endpoint in endpoints():
+        if not endpoint.served():
+            tried.append(f"nothing listens at {endpoint.url}, named by {endpoint.named_by}")
+            continue
         client = None
         try:
-            client = way()
+            client = _client(endpoint, seconds)
             client.ping()
         except (DockerException, OSError, ValueError) as error:
-            tried.append(str(error)[:200])
+            tried.append(f"{endpoint.url}, named by {endpoint.named_by}: {str(error)[:200]}")
             if client is not None:
                 client.close()
         else:
-            return client.api
+            return endpoint, client
     raise MissingEnvironmentError(
-        "docker", reason=tried[0] if tried else "no engine", mend="start Docker, or set DOCKER_HOST to where it runs"
+        "docker", reason="; ".join(tried) or "no engine", mend="start Docker, or set DOCKER_HOST to where it runs"
     )
 
 
-def _listens(url: str) -> bool:
-    """False for a Unix socket that nobody serves; the docker client would leak its own attempt."""
-    if not url.startswith("unix://"):
-        return True
-    with socket.socket(socket.AF_UNIX) as door:
-        door.settimeout(PING_S)
-        return door.connect_ex(url.removeprefix("unix://")) == 0
+def _client(endpoint: Endpoint, seconds: float) -> Api:
+    from docker import APIClient
+    from docker.tls import TLSConfig
+
+    url = dial.local(endpoint.url) if endpoint.url.startswith("ssh://") else endpoint.url
+    tls: Any = False
+    if endpoint.tls is not None:
+        ours = endpoint.tls
+        pair = (str(ours.cert), str(ours.key)) if ours.cert is not None else None
+        tls = TLSConfig(client_cert=pair, ca_cert=str(ours.ca) if ours.ca else None, verify=ours.verify)
+
+    class Client(APIClient):
+        """REQUESTS_CA_BUNDLE is about the web; it must not take the place of the engine's own authority."""
+
+        def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
+            known = self.verify if verify is None else verify
+            return super().merge_environment_settings(url, proxies, stream, known, cert)
+
+    return Client(base_url=url, tls=tls, timeout=int(seconds), max_pool_size=CALLS)
 
 
 class Engine:
     """One engine. Every method blocks its own thread, not the loop; whatever goes wrong there is an InfraError."""
 
     def __init__(self) -> None:
+        self.owed: set[str] = set()  # containers that must go, tried again with every removal
         self._api: Api = None
+        self._endpoint: Endpoint | None = None
         self._limiter: anyio.CapacityLimiter | None = None
 
     async def open(self) -> None:
         """Connect once. Raises MissingEnvironmentError."""
         if self._api is None:
-            self._api = await anyio.to_thread.run_sync(connect)
+            self._endpoint, self._api = await anyio.to_thread.run_sync(_connect, CALL_S)
             weakref.finalize(self, self._api.close)
 
     async def call(self, what: str, work: Callable[[Api], _T], *, patient: bool = False) -> _T:
@@ -103,13 +109,13 @@ class Engine:
         result: list[_T] = []
         self._limiter = self._limiter or anyio.CapacityLimiter(CALLS)
         with anyio.CancelScope(shield=True):
-            result.append(await anyio.to_thread.run_sync(_judged, what, work, self._api, limiter=self._limiter))
+            result.append(await anyio.to_thread.run_sync(self._judged, what, work, limiter=self._limiter))
         return result[0]
 
     async def answers(self) -> bool:
         """Whether it answers now."""
         with anyio.move_on_after(PING_S):
-            return await anyio.to_thread.run_sync(_pings, self._api, abandon_on_cancel=True)
+            return await anyio.to_thread.run_sync(self._pings, abandon_on_cancel=True)
         return False
 
     async def _back(self) -> None:
@@ -119,23 +125,26 @@ class Engine:
                 raise InfraError(f"the docker engine did not answer for {AWAY_S:g} s")
             await anyio.sleep(0.25)
 
+    def _pings(self) -> bool:
+        from docker.errors import DockerException
 
-def _pings(api: Api) -> bool:
-    from docker.errors import DockerException
+        try:
+            return self._served() and bool(self._api.ping())
+        except (DockerException, OSError):
+            return False
 
-    try:
-        return bool(api.ping())
-    except (DockerException, OSError):
-        return False
+    def _judged(self, what: str, work: Callable[[Api], _T]) -> _T:
+        from docker.errors import DockerException
 
+        if not self._served():
+            raise InfraError(f"docker could not {what}: nothing listens where the engine was")
+        try:
+            return work(self._api)
+        except (DockerException, OSError) as error:  # requests' errors are OSErrors
+            raise InfraError(f"docker could not {what}: {str(error)[:400]}") from error
 
-def _judged(what: str, work: Callable[[Api], _T], api: Api) -> _T:
-    from docker.errors import DockerException
-
-    try:
-        return work(api)
-    except (DockerException, OSError) as error:  # requests' errors are OSErrors
-        raise InfraError(f"docker could not {what}: {str(error)[:400]}") from error
+    def _served(self) -> bool:
+        return self._endpoint is None or self._endpoint.served()
 
 
 def remove(api: Api, container: str) -> bool:
@@ -163,7 +172,7 @@ def attach(api: Api, container: str) -> socket.socket:
         held.close()
         plain.close()
         return ours
-    ours, theirs = socket.socketpair()  # TLS or ssh: a thread carries between that and a plain pair
+    ours, theirs = socket.socketpair()  # TLS: a thread carries between that and a plain pair
     threading.Thread(target=_carry, args=(held, theirs), name="strop-attach", daemon=True).start()
     return ours
 
@@ -186,4 +195,7 @@ def _carry(remote: Any, pair: socket.socket) -> None:
         return
     finally:
         pair.close()
+        response = getattr(remote, "_response", None)  # its own hold on the socket
+        if response is not None:
+            response.close()
         remote.close()

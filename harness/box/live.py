@@ -61,6 +61,7 @@ class LiveBox:
         end: Callable[[], Awaitable[None]],
         oom_kills: Callable[[], int] = lambda: 0,
         answers: Callable[[], Awaitable[bool]] | None = None,
+        speaks: Callable[[], bool] = lambda: False,
     ) -> None:
         self._client = client
         self._limits = limits
@@ -68,9 +69,15 @@ class LiveBox:
         self._end = end
         self._oom_kills = oom_kills
         self._answers = answers
+        self._speaks = speaks
         self._closed = ""
         self._models: Mapping[str, str] = {}
         self._guard = anyio.ResourceGuard("using this box")
+
+    @property
+    def ended(self) -> bool:
+        """Whether it died while nobody used it: an idle worker says nothing, so anything to read is its end."""
+        return bool(self._closed) or self._speaks()
 
     async def put(self, entries: Iterable[Entry], at: str, *, read_only: bool = False) -> None:
         with self._turn():

@@ -2,7 +2,8 @@
 
 What is handed out is as fresh as what the back end opens: a box that ran a candidate is never handed out again. A box
 asked for as `reusable` runs pinned code only; it comes back after a reset, and one whose reset failed, whose use
-ended in an error or that was closed does not come back.
+ended in an error or that was closed does not come back. One that died while it waited (an engine that restarted) is
+not handed out, so that no rollout pays for it.
 """
 
 from __future__ import annotations
@@ -43,6 +44,11 @@ class _Slot:
         finally:
             self.settled.set()
             self.gone.set()
+
+    @property
+    def died(self) -> bool:
+        """Whether it opened and died since, by itself."""
+        return isinstance(self.box, LiveBox) and self.box.ended
 
     async def end(self) -> None:
         """Kill everything in the box before this returns; its folders and groups go right after."""
@@ -120,6 +126,8 @@ class Pool:
     @asynccontextmanager
     async def _lent(self, spec: BoxSpec) -> AsyncGenerator[Box]:
         kept = self._kept[spec]
+        while kept and kept[-1].died:
+            await kept.pop().end()
         slot = kept.pop() if kept else await self._start(spec)
         clean = False
         try:
@@ -137,12 +145,17 @@ class Pool:
     async def _taken(self, spec: BoxSpec) -> _Slot:
         """A box that was opened ahead, or one that opens now; and the next is started."""
         ahead = self._ahead[spec]
+        while ahead and ahead[0].died:
+            await ahead.popleft().end()
         waiting = bool(ahead)
         slot = ahead.popleft() if waiting else self._begin(spec)
         if len(ahead) < self._used[spec]:
             ahead.append(self._begin(spec))
         await self._settled(slot)
-        return await self._start(spec) if waiting and slot.failure is not None else slot
+        if waiting and (slot.failure is not None or slot.died):
+            await slot.end()
+            return await self._start(spec)
+        return slot
 
     async def _start(self, spec: BoxSpec) -> _Slot:
         slot = self._begin(spec)

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import os
 import queue
+import select
 import signal
 import stat
 import subprocess
@@ -76,6 +77,14 @@ class Receiving(ByteReceiveStream):
                 raise anyio.EndOfStream
             await anyio.lowlevel.checkpoint()
             return data
+
+    def waiting(self) -> bool:
+        """Whether something is to be read now, if only the end."""
+        if self._descriptor < 0:
+            return True
+        poller = select.poll()
+        poller.register(self._descriptor, select.POLLIN)
+        return bool(poller.poll(0))
 
     async def aclose(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1

@@ -21,7 +21,7 @@ def test_auto_without_an_engine_is_embedded(monkeypatch, tmp_path):
     assert choose("auto").name == "embedded"
     monkeypatch.delenv("DOCKER_HOST")
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(choosing.engine, "sockets", list)
+    monkeypatch.setattr(choosing.endpoint, "sockets", list)
     monkeypatch.delenv("DOCKER_CONTEXT", raising=False)
     assert choose("auto").name == "embedded"
 

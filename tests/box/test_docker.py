@@ -2,12 +2,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 
 import anyio
 import pytest
-from support.engine import client, image, needs_docker
+from support.engine import client, containers, gone, image, needs_docker
 
 from harness.box import engine, host
 from harness.box.base import BoxSpec, Command, Mount
@@ -84,20 +83,6 @@ async def main():
         await box.exec(Command(("python", "-c", "import os, time; os.fork(); os.setsid(); time.sleep(600)"), 600))
 anyio.run(main)
 """
-
-
-def containers(owner):
-    with client() as api:
-        return api.containers(all=True, filters={"label": f"strop.owner={owner}"})
-
-
-def gone(owner, seconds=30):
-    deadline = time.monotonic() + seconds
-    while containers(owner):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 @docker

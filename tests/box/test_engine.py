@@ -1,15 +1,18 @@
 import os
 import threading
-import time
 
 import anyio
 import pytest
+from docker import APIClient
 from support.doorway import Doorway
-from support.engine import client, image, needs_docker
+from support.engine import gone, image, needs_docker
+from support.toy import make_toy
 
+from harness import open_run
 from harness.box.base import BoxSpec, Command
 from harness.box.docker import DockerBoxes
 from harness.errors import InfraError
+from harness.events import RolloutFinished, RunFinished
 from harness.testing.box_contract import python
 
 pytestmark = needs_docker()
@@ -26,18 +29,7 @@ def doorway(tmp_path, monkeypatch):
     door.close()
 
 
-def left(owner, monkeypatch):
-    monkeypatch.delenv("DOCKER_HOST")
-    deadline = time.monotonic() + 30
-    with client() as api:
-        while found := api.containers(all=True, filters={"label": f"strop.owner={owner}"}):
-            if time.monotonic() > deadline:
-                return found
-            time.sleep(0.1)
-    return []
-
-
-async def test_a_restart_in_the_middle_is_an_infra_error_and_the_next_box_opens(doorway, monkeypatch):
+async def test_a_restart_in_the_middle_is_an_infra_error_and_the_next_box_opens(doorway):
     owner = f"restart-{os.getpid()}"
     boxes = DockerBoxes(image())
     await boxes.prepare()
@@ -48,7 +40,7 @@ async def test_a_restart_in_the_middle_is_an_infra_error_and_the_next_box_opens(
     threading.Timer(1.0, doorway.open).start()  # back in a second: the next opening waits for it
     async with boxes.open(BoxSpec(owner=owner)) as box:
         assert (await python(box, "print(6 * 7)")).stdout == b"42\n"
-    assert left(owner, monkeypatch) == []
+    assert gone(owner)
 
 
 async def test_an_engine_that_hangs_is_an_infra_error_in_time(doorway, monkeypatch):
@@ -65,4 +57,52 @@ async def test_an_engine_that_hangs_is_an_infra_error_in_time(doorway, monkeypat
             with pytest.raises(InfraError, match="does not answer"):
                 await box.exec(Command(("python", "-c", "pass"), deadline_s=0.3))
     doorway.resume()
-    assert left(owner, monkeypatch) == []
+    assert gone(owner)
+
+
+async def played(subject, runs, each):
+    chosen = {"box.backend": "docker", "box.image": image(), "agent.name": "search", "budget.steps": 1}
+    async with open_run(subject, seed=3, workers=2, overrides=chosen, runs=runs) as run:
+        events = []
+        async for event in run.events:
+            events.append(event)
+            each(len([one for one in events if isinstance(one, RolloutFinished)]))
+    assert isinstance(events[-1], RunFinished)
+    return run.summary["ledger_head"], {event.outcome.status for event in events if isinstance(event, RolloutFinished)}
+
+
+async def test_an_engine_that_restarts_in_a_run_changes_nothing_that_is_decided(doorway, tmp_path):
+    subject, seen = make_toy(tmp_path / "toy"), []
+
+    def restart(finished):
+        if finished == 2 and not seen:
+            seen.append(finished)
+            doorway.close()
+            threading.Timer(0.7, doorway.open).start()
+
+    cut = await played(subject, tmp_path / "cut", restart)
+    assert seen
+    assert cut == await played(subject, tmp_path / "whole", lambda finished: None)
+
+
+async def test_a_container_whose_making_was_not_heard_of_is_removed(doorway, monkeypatch):
+    owner = f"unheard-{os.getpid()}"
+    boxes = DockerBoxes(image())
+    await boxes.prepare()
+    make = APIClient.create_container
+
+    def unheard(api, **recipe):
+        make(api, **recipe)
+        doorway.close()
+        raise ConnectionResetError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(APIClient, "create_container", unheard)
+        patch.setattr("harness.box.engine.AWAY_S", 0.5)
+        with pytest.raises(InfraError):
+            async with boxes.open(BoxSpec(owner=owner)):
+                pass
+    doorway.open()
+    async with boxes.open(BoxSpec(owner=owner)):
+        pass
+    assert gone(owner)

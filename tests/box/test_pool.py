@@ -145,3 +145,18 @@ async def test_an_error_in_the_pools_body_is_the_callers_own_and_closes_everythi
         async with Pool(boxes) as pool, pool.open(SPEC):
             raise KeyError
     assert boxes.live == 0
+
+
+@pytest.mark.parametrize("spec", [SPEC, SCORER])
+async def test_a_box_that_died_while_it_waited_is_not_handed_out(spec):
+    boxes = EmbeddedBoxes()
+    await boxes.prepare()
+    async with Pool(boxes) as pool:
+        async with pool.open(spec) as box:
+            await python(box, "pass")
+        (waiting,) = (pool._kept if spec.reusable else pool._ahead)[spec]
+        await waiting.settled.wait()
+        await waiting.box._end()  # as an engine that restarts does: the box does not know
+        async with pool.open(spec) as box:
+            assert box is not waiting.box
+            assert (await python(box, "print(1)")).stdout == b"1\n"

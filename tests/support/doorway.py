@@ -13,6 +13,7 @@ class Doorway:
         self.moving = threading.Event()
         self.moving.set()
         self.listener = None
+        self.served = 0
 
     def open(self):
         self.path.unlink(missing_ok=True)
@@ -44,14 +45,18 @@ class Doorway:
                 ours, _ = listener.accept()
             except OSError:
                 return
-            theirs = socket.socket(socket.AF_UNIX)
-            theirs.connect(self.engine)
-            self.live |= {ours, theirs}
-            both = [threading.Thread(target=self._copy, args=pair) for pair in ((ours, theirs), (theirs, ours))]
-            for thread in both:
-                thread.daemon = True
-                thread.start()
-            threading.Thread(target=self._end, args=(both, ours, theirs), daemon=True).start()
+            self._serve(ours)
+
+    def _serve(self, ours):
+        theirs = socket.socket(socket.AF_UNIX)
+        theirs.connect(self.engine)
+        self.served += 1
+        self.live |= {ours, theirs}
+        both = [threading.Thread(target=self._copy, args=pair) for pair in ((ours, theirs), (theirs, ours))]
+        for thread in both:
+            thread.daemon = True
+            thread.start()
+        threading.Thread(target=self._end, args=(both, ours, theirs), daemon=True).start()
 
     def _copy(self, source, sink):
         with contextlib.suppress(OSError):

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import time
 import warnings
 from contextlib import contextmanager
 from functools import cache
@@ -24,6 +25,24 @@ def client():
             yield api
         finally:
             api.close()
+
+
+def containers(owner):
+    """Those of the engine at hand, whatever DOCKER_HOST says."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("DOCKER_HOST", raising=False)
+        with client() as api:
+            return api.containers(all=True, filters={"label": f"strop.owner={owner}"})
+
+
+def gone(owner, seconds=30):
+    """Whether no container of `owner` is left, when the engine has had its time."""
+    deadline = time.monotonic() + seconds
+    while containers(owner):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 @cache
