@@ -121,6 +121,11 @@ def recorded_calls(connection: sqlite3.Connection) -> list[ModelCall]:
     return [_as_call(row) for row in rows]
 
 
+def lay_calls(connection: sqlite3.Connection) -> None:
+    """Make the table, where there is none yet."""
+    connection.execute(_TABLE)
+
+
 def _spent(connection: sqlite3.Connection) -> dict[str, Spend]:
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is None:
         return {}

@@ -9,14 +9,14 @@ import contextlib
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
 import anyio.to_thread
 from anyio import CapacityLimiter
 
-from harness.archive import audit, database, reading, schema
+from harness.archive import audit, carry, database, reading, schema
 from harness.archive.base import Commit, LedgerEntry, StoredProposal
 from harness.archive.calls import CallJournal
 from harness.archive.database import FILE_NAME, transaction, translated
@@ -171,7 +171,23 @@ class SqliteArchive:
 
         await self._write(work)
 
+    async def fill(self, rows: Iterator[tuple[object, Sequence[object]]]) -> None:
+        """Put the rows of another archive into this new one, in one transaction. Raises IntegrityError."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            try:
+                for table, values in rows:
+                    carry.fill(connection, table, values)
+            except (ValueError, TypeError, sqlite3.IntegrityError) as error:
+                raise IntegrityError(FILE_NAME, expected="rows of a run", found=str(error)) from error
+
+        await self._write(work)
+
     # -- reading ----------------------------------------------------------------------------------------
+    async def pour(self, tell: Callable[[str, list[Json]], None]) -> None:
+        """Tell every row as of one moment, for an export; `tell` is called in a thread."""
+        await self._read(lambda connection: carry.pour(connection, tell))
+
     async def _read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         return await anyio.to_thread.run_sync(lambda: self._have_read(work), limiter=self._reading)
 

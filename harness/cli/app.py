@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from harness.cli import (
+    archive,
     check,
     compare,
     doctor,
@@ -97,6 +98,7 @@ app.command("init", rich_help_panel=SETUP)(init.init)
 app.command("doctor", rich_help_panel=SETUP)(doctor.doctor)
 app.command("check", rich_help_panel=SETUP)(check.check)
 app.command("redteam", rich_help_panel=SETUP)(redteam.redteam)
+app.add_typer(archive.app, name="archive", rich_help_panel=LOOKING)
 app.add_typer(image.app, name="image", rich_help_panel=SETUP)
 app.command("version", rich_help_panel=SETUP)(_version)
 

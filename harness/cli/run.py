@@ -53,6 +53,13 @@ def run(
         Path | None,
         typer.Option("--config", help="An experiment file, .toml or .yaml; options win over it.", show_default=False),
     ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", help="An earlier run or an exported archive to begin with.", show_default=False),
+    ] = None,
+    start_best: Annotated[
+        int | None, typer.Option("--from-best", help="Of --from: only so many.", min=1, show_default="all")
+    ] = None,
     runs: RunsFolder = DEFAULT_RUNS,
     plain: Plain = False,
     json_events: JsonEvents = False,
@@ -74,11 +81,23 @@ def run(
         overrides = {**read_experiment(config), **overrides}
     folder = find_subject(subject)
     chosen = policy_path(policy)
+    if start is None and start_best is not None:
+        raise InputError("of what?", file="--from-best", mend="say where to begin: --from RUN --from-best 20")
+    before = None if start is None else Path(start) if Path(start).is_file() else locate(start, runs)
 
     def opening() -> AbstractAsyncContextManager[Run]:
         from harness.research.run import open_run
 
-        return open_run(folder, seed=seed, workers=workers, policy=chosen, overrides=overrides, runs=runs)
+        return open_run(
+            folder,
+            seed=seed,
+            workers=workers,
+            policy=chosen,
+            overrides=overrides,
+            runs=runs,
+            start=before,
+            start_best=start_best,
+        )
 
     display = _display(plain=plain, json_events=json_events, as_json=as_json, quiet=quiet)
     if not quiet and not as_json:

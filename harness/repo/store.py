@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
@@ -31,8 +31,10 @@ FOLDER_NAME = "archive.git"
 ANCHOR_REF = "refs/strop/head"
 ZEROS = "0" * 64
 PACK_FROM = 32
+_BATCH, _BATCH_BYTES = 20_000, 64 * 2**20
 
 _T = TypeVar("_T")
+Tell = Callable[[objects.ObjectKind, bytes], None]
 
 
 class _Stream(Protocol):
@@ -88,6 +90,14 @@ class TreeStore:
     async def listing(self, tree_id: str) -> Tree:
         """The tree's paths and modes with each file's object id in place of its data: for comparing big trees."""
         return await self._run(lambda: Tree(self._listed(tree_id, "")))
+
+    async def pour(self, tree_ids: Iterable[str], tell: Tell) -> None:
+        """Tell (kind, bytes) of every object of these trees once, hashed again on the way; `tell` runs in a thread."""
+        await self._run(lambda: self._pour(tree_ids, tell))
+
+    async def fill(self, found: Iterable[tuple[objects.ObjectKind, bytes]], kept: Mapping[str, str]) -> None:
+        """Store many objects, then hold many trees under `refs/strop/` at once: what `pour` told, in a new store."""
+        await self._run(lambda: self._fill(found, kept))
 
     async def keep(self, ref: str, tree_id: str) -> None:
         """Hold a tree under `refs/strop/REF`. The same tree again is nothing new, another one an IntegrityError."""
@@ -217,7 +227,7 @@ class TreeStore:
             else:
                 yield prefix + name, File(child.encode(), executable=kind == "executable")
 
-    def _check(self, tree_id: str, seen: set[str]) -> None:
+    def _check(self, tree_id: str, seen: set[str], tell: Tell | None = None) -> None:
         ahead: list[tuple[str, objects.ObjectKind]] = [(tree_id, "tree")]
         while ahead:
             name, kind = ahead.pop()
@@ -225,9 +235,32 @@ class TreeStore:
                 continue
             data = self._get(name, kind)
             seen.add(name)
+            if tell is not None:
+                tell(kind, data)
             if kind == "tree":
                 for _, row, child in objects.decode_folder(name, data):
                     ahead.append((child, "tree" if row == "folder" else "blob"))
+
+    def _pour(self, tree_ids: Iterable[str], tell: Tell) -> None:
+        seen: set[str] = set()
+        for tree_id in tree_ids:
+            self._check(tree_id, seen, tell)
+
+    def _fill(self, found: Iterable[tuple[objects.ObjectKind, bytes]], kept: Mapping[str, str]) -> None:
+        batch: dict[str, tuple[objects.ObjectKind, bytes]] = {}
+        size = 0
+        for kind, data in found:
+            batch[objects.object_id(kind, data)] = kind, data
+            size += len(data)
+            if size > _BATCH_BYTES or len(batch) > _BATCH:
+                self._put(batch)
+                batch, size = {}, 0
+        commits = {ref: objects.encode_commit(tree_id, ref) for ref, tree_id in kept.items()}
+        for one in commits.values():
+            batch[objects.object_id("commit", one)] = "commit", one
+        self._put(batch)
+        moves = [f"create refs/strop/{ref} {objects.object_id('commit', one)}\n" for ref, one in commits.items()]
+        run_git(["update-ref", "--stdin"], git_dir=self.path, stdin="".join(moves).encode())
 
     def _keep(self, ref: str, tree_id: str) -> None:
         self._get(tree_id, "tree")

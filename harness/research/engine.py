@@ -98,6 +98,8 @@ class Engine:
             if stop is not None:
                 return stop
             self.budget.reserve("rollouts", ticket_worst_case(self.session))
+            if ticket <= len(self.session.seeds):  # it may have to wait for the seed that it descends from
+                await self._turn.reached(self.session.seeds[ticket - 1].parent)
             tickets.start_soon(self._ticket, ticket, *self._parents.draw(ticket, seen))
 
     def _may_not_start(self, ticket: int, seen: int) -> Stop | None:

@@ -36,9 +36,11 @@ from harness.research.attached import AttachedBoxes, caller_of, current
 from harness.research.baseline import least_rollouts
 from harness.research.cross_check import fold
 from harness.research.models import check_models
+from harness.research.optimize import OptimizerAgent
 from harness.research.optimize_opening import check_subject, make_proposer
 from harness.research.rollouts import Rollouts
 from harness.research.runs import owner_of
+from harness.research.seeds import Sowing, sown
 from harness.research.session import Emit, Hold, Session
 from harness.tree import Tree
 from harness.version import VERSION
@@ -54,10 +56,17 @@ class Plan:
     subject: Subject
     policy: Policy
     seed: int
+    sowing: Sowing | None = None
 
 
 async def plan(
-    folder: Path, *, seed: int | None, workers: int | None, use: str | None, overrides: Mapping[str, object]
+    folder: Path,
+    *,
+    seed: int | None,
+    workers: int | None,
+    use: str | None,
+    overrides: Mapping[str, object],
+    sowing: Sowing | None = None,
 ) -> Plan:
     """Read and pin the subject at `folder`. Raises InputError; writes nothing."""
     settings = dict(overrides)
@@ -71,6 +80,7 @@ async def plan(
     check_models(agent, loaded.policy)
     check_subject(agent, subject, loaded.policy)
     _check_control(agent, loaded.policy)
+    _check_sowing(agent, loaded.policy, sowing)
     needed = least_rollouts(loaded.policy, subject.splits)
     if loaded.policy.budget.rollouts < needed:
         raise InputError(
@@ -78,7 +88,7 @@ async def plan(
             key="budget.rollouts",
             mend=f"give at least {needed}, and more for tickets",
         )
-    return Plan(folder, subject, loaded.policy, 0 if seed is None else seed)
+    return Plan(folder, subject, loaded.policy, 0 if seed is None else seed, sowing)
 
 
 def _check_control(agent: object, policy: Policy) -> None:
@@ -92,6 +102,20 @@ def _check_control(agent: object, policy: Policy) -> None:
         raise InputError(f"{policy.agent.name!r} never edits itself", key="archive.control", mend=mend)
 
 
+def _check_sowing(agent: object, policy: Policy, sowing: Sowing | None) -> None:
+    if sowing is None:
+        return
+    if isinstance(agent, OptimizerAgent):
+        mend = "take its winner home with `strop export` and start from that"
+        raise InputError(f"{policy.agent.name!r} has steps of its own", key="--from", mend=mend)
+    if len(sowing.seeds) >= policy.budget.steps:
+        raise InputError(
+            f"{policy.budget.steps} do not cover the {len(sowing.seeds)} variants of {sowing.run} and one more",
+            key="budget.steps",
+            mend=f"give more than {len(sowing.seeds)}, or take only the best of them: --from-best N",
+        )
+
+
 async def begin(plan: Plan, hold: Hold) -> None:
     """Write the trees and the `run` entry that everything later is held against."""
     subject, store = plan.subject, hold.store
@@ -100,6 +124,9 @@ async def begin(plan: Plan, hold: Hold) -> None:
     await store.keep("root", root)
     for name, tree_id in pinned.items():
         await store.keep(f"pinned/{name}", tree_id)
+    if plan.sowing is not None:
+        trees = {f"from/{number}": one.tree for number, one in enumerate(plan.sowing.seeds, start=1)}
+        await store.fill(plan.sowing.objects, trees)
     digests = {name: tree.digest for name, tree in subject.pinned().items()}
     body: dict[str, Json] = {
         "subject": subject.file.model_dump(mode="json"),
@@ -111,6 +138,7 @@ async def begin(plan: Plan, hold: Hold) -> None:
         "digests": {**digests, "root": subject.root.digest},
         "locks": cast("list[Json]", subject.locks()),
         "version": VERSION,
+        **({} if plan.sowing is None else {"from": plan.sowing.as_json()}),
     }
     came_from = await anyio.to_thread.run_sync(origin, plan.folder)
     seen: dict[str, Json] = {"subject_folder": str(await anyio.to_thread.run_sync(plan.folder.resolve))}
@@ -160,6 +188,7 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None =
         isolation=isolation(boxes),
         on_examples=lambda cut: ExampleEvaluation(cut, boxes, spec),
         models=models,
+        seeds=sown(body),
     )
 
 

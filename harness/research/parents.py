@@ -9,6 +9,7 @@ from harness.records import RolloutKey, Split
 from harness.research.placing import root_member
 from harness.research.population import Change, Population
 from harness.research.screening import by_task
+from harness.research.seeds import sown_parent
 from harness.research.select import BestOnly, Dgm, Greedy, Hgm, HyperAgents, Pareto, Rule, Uniform
 from harness.research.session import Session
 from harness.research.staged import staged_root
@@ -45,7 +46,10 @@ class Parents:
     def draw(self, ticket: int, seen: int) -> tuple[str, int]:
         """The parent of `ticket`, and how many stages it had run by then."""
         standing = self.session.standing
-        if self.session.policy.archive.mode == "incumbent":
+        grown = self.session.policy.archive.mode != "incumbent"
+        if ticket <= len(self.session.seeds):
+            return sown_parent(self.session.seeds, ticket, standing, archived=grown), 0
+        if not grown:
             return standing.marks[seen].incumbent, 0
         for change in standing.changes[self._taken :]:
             self.population.announce(change)

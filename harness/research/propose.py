@@ -16,6 +16,7 @@ from harness.evaluation.functioning import PREFIX
 from harness.failpoint import failpoint
 from harness.records import Json, RolloutKey, Split, Status
 from harness.repo.door import Refusal, admit, apply_changes, judge
+from harness.research.seeds import seed_proposal
 from harness.research.session import Session
 from harness.research.standing import ROOT
 from harness.streams import stream
@@ -34,6 +35,9 @@ async def propose(session: Session, ticket: int, parent_id: str, seen: int) -> S
     standing, subject = session.standing, session.subject
     parent = standing.variants[parent_id]
     tree = await session.store.read(parent.tree)
+    if ticket <= len(session.seeds):
+        proposal = await seed_proposal(session.store, session.seeds[ticket - 1])
+        return await _kept(session, await judged(session, ticket, parent_id, tree, proposal))
     ask = Ask(
         ticket=ticket,
         parent=parent,
@@ -53,6 +57,10 @@ async def propose(session: Session, ticket: int, parent_id: str, seen: int) -> S
         made = await judged(session, ticket, parent_id, tree, proposal)
     if session.models is not None:
         session.models.gateway.check()  # an upstream that is down is no fault of this ticket's
+    return await _kept(session, made)
+
+
+async def _kept(session: Session, made: StoredProposal) -> StoredProposal:
     failpoint("proposed")
     await session.archive.store_proposal(made)
     failpoint("proposal-stored")

@@ -32,6 +32,7 @@ from harness.research.baseline import measure_root
 from harness.research.engine import Engine
 from harness.research.opening import assemble, recorded_policy, run_body
 from harness.research.run import single
+from harness.research.seeds import sown
 from harness.research.session import Hold, Session
 from harness.research.vault import open_vault
 from harness.tree import Tree
@@ -129,7 +130,7 @@ async def _lay(record: _Record, hold: Hold, original: TreeStore, *, proposals: b
     """A run's beginning and its measurements, without a single decision."""
     await original.view()
     body = run_body(record.rows)
-    for tree_id in {body["root_tree"], *body["pinned"].values()}:
+    for tree_id in {body["root_tree"], *body["pinned"].values(), *(one.tree for one in sown(body))}:
         await hold.store.write(await original.read(tree_id))
     await hold.append("run", body)
     for key, seed, outcome in record.rollouts:

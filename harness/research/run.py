@@ -42,6 +42,7 @@ from harness.research.opening import (
 )
 from harness.research.runs import list_runs, new_folder, owner_of, runs_folder
 from harness.research.session import Hold, Session
+from harness.research.sowing import gather
 from harness.research.stop import Stop
 from harness.research.summary import summarize
 from harness.research.vault import leave_vault_shut, open_vault
@@ -86,14 +87,20 @@ async def open_run(
     overrides: Mapping[str, object] | None = None,
     runs: Path | None = None,
     run_id: str | None = None,
+    start: Path | None = None,
+    start_best: int | None = None,
     clock: Clock | None = None,
 ) -> AsyncGenerator[Run]:
     """A new run on the subject folder. `overrides` are dotted policy keys, as in {"budget.steps": 20}.
 
+    `start` is an earlier run's folder or an exported archive whose variants, or the `start_best` best of them, are
+    proposed first.
+
     Raises InputError before anything is written, BoxUnavailableError, StorageError.
     """
     clock = clock or SystemClock()
-    made = await plan(Path(subject), seed=seed, workers=workers, use=policy, overrides=overrides or {})
+    sowing = await gather(start, start_best) if start is not None else None
+    made = await plan(Path(subject), seed=seed, workers=workers, use=policy, overrides=overrides or {}, sowing=sowing)
     await boxes_for(made.subject.file.eval.mode, made.policy).prepare()
     folder = new_folder(runs_folder(runs), made.subject.file.subject.name, clock.now(), run_id)
     async with AsyncExitStack() as stack:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from harness.repo.store import TreeStore
 from harness.research.gate import Gate
 from harness.research.optimize import OptimizerAgent
 from harness.research.rollouts import Rollouts
+from harness.research.seeds import Seed
 from harness.research.standing import Standing
 
 Emit = Callable[[Event], None]
@@ -54,6 +55,7 @@ class Session:
     isolation: str
     on_examples: Callable[[Subject], Evaluation]
     models: Server | None = None
+    seeds: Sequence[Seed] = ()
 
     @property
     def width(self) -> int:

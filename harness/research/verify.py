@@ -25,6 +25,7 @@ from harness.repo.door import judge
 from harness.repo.store import ANCHOR_REF, FOLDER_NAME, TreeStore
 from harness.research.cross_check import check_tables, fold
 from harness.research.runs import was_a_run
+from harness.research.seeds import sown
 
 Anchor = tuple[str, str, int]
 
@@ -137,6 +138,7 @@ async def _check_trees(store: TreeStore, contents: Contents, variants: Mapping[s
         found = (await _named(f"{name} tree", store.read(tree_id))).digest
         if found != expected:
             raise IntegrityError(f"{name} tree", expected=f"digest {expected}", found=f"digest {found}")
+    wanted |= {f"seed {one.variant}": one.tree for one in sown(run)}
     wanted |= {f"variant {name}": variant.tree for name, variant in variants.items()}
     wanted |= {f"ticket {one.ticket}": one.tree for one in contents.proposals if one.tree is not None}
     objects: set[str] = set()
@@ -159,12 +161,17 @@ async def _check_locks(store: TreeStore, run: Mapping[str, Any], variants: Mappi
 
 
 async def _check_refs(store: TreeStore, run: Mapping[str, Any], variants: Mapping[str, Variant]) -> None:
-    expected = {"root": run["root_tree"], **{f"pinned/{name}": tree for name, tree in run["pinned"].items()}}
-    expected |= {f"variants/{name}": variant.tree for name, variant in variants.items() if variant.ticket}
     held = await store.kept()
-    for name, tree_id in expected.items():
+    for name, tree_id in held_refs(run, variants).items():
         if held.get(name) != tree_id:
             raise IntegrityError(f"ref refs/strop/{name}", expected=str(tree_id), found=str(held.get(name, "nothing")))
+
+
+def held_refs(run: Mapping[str, Any], variants: Mapping[str, Variant]) -> dict[str, str]:
+    """Every ref that a run holds below refs/strop/, and the tree it holds."""
+    refs = {"root": str(run["root_tree"]), **{f"pinned/{name}": str(tree) for name, tree in run["pinned"].items()}}
+    refs |= {f"from/{number}": one.tree for number, one in enumerate(sown(run), start=1)}
+    return refs | {f"variants/{name}": variant.tree for name, variant in variants.items() if variant.ticket}
 
 
 async def _named(name: str, work: Awaitable[_T]) -> _T:
