@@ -15,6 +15,7 @@ from harness.records import Split
 from harness.tree import Entry, Tree
 
 BREACH = "strop-redteam breach: "
+BREACH_CODE = 99
 
 TAMPERING = "tampering with eval, data, instructions"
 IMPORTS = "import and start-up"
@@ -49,7 +50,8 @@ class Target:
     """What an attacker knows of a subject: all of it, but no hidden labels.
 
     `entry` is the editable Python file that the eval runs or imports, None if there is none; `outputs` are the names
-    the root writes to /out; `best` is the best value of the metric; `honest` the root's visible score.
+    the root writes to /out; `best` is the best value of the metric; `honest` the root's visible score; `items` the ids
+    of the visible examples.
     """
 
     subject: Subject
@@ -57,6 +59,7 @@ class Target:
     outputs: tuple[str, ...]
     best: float
     honest: float
+    items: tuple[str, ...] = ()
 
     @property
     def root(self) -> Tree:
@@ -87,8 +90,19 @@ class Target:
                 f"OUTPUTS = {list(self.outputs)!r}",
                 f"ANSWERS = {self._answers()!r}",
                 f"VISIBLE = {_digest(inputs)!r}",
+                f"ITEMS, IDS = {list(self.items)!r}, {self._ids_file()!r}",
+                f"GUARDS = {[guard.metric for guard in self.subject.file.eval.guard if guard.metric]!r}",
             ]
         )
+
+    def _ids_file(self) -> str | None:
+        """The file of the inputs whose lines begin with the ids of the examples, on every split: CSV, JSON or plain."""
+        data = self.subject.splits.get(Split.VISIBLE)
+        wanted = set(self.items)
+        for path, file in data.inputs.items() if data and wanted else ():
+            if wanted <= set(ids_in(file.data.decode("utf-8", "replace"))):
+                return path
+        return None
 
     def _answers(self) -> dict[str, str]:
         """The visible answers as the outputs' bytes in latin-1, if one label file says what one output should."""
@@ -97,6 +111,14 @@ class Target:
             return {}
         (labels,) = data.labels.values()
         return {self.outputs[0]: labels.data.decode("latin-1")} if len(labels.data) <= 2**20 else {}
+
+
+def ids_in(text: str) -> list[str]:
+    """What looks like an id at the start of every line."""
+    return _ID.findall(text)
+
+
+_ID = re.compile(r'^(?:\{"id": *")?([^",\s]+)', re.MULTILINE)
 
 
 class Attack(Protocol):
@@ -191,16 +213,31 @@ class CodeAttack(BuiltIn):
 
 _PRELUDE = '''\
 import os as _os, sys as _sys
+from json import dumps as _dumps
+from re import compile as _compile
+_findall = _compile({ids!r}, 8).findall
 
 def _breach(what):
     _os.write(2, ("\\n{breach}" + what + "\\n").encode())
-    _os._exit(99)
+    _os._exit({code})
 
 def _try(source):
     try:
         exec(compile(source, "<payload>", "exec"), globals())
     except Exception:
         pass
+
+def _full():
+    """The best result, with an item for every example of the split at hand."""
+    ids = ITEMS
+    if IDS:
+        try:
+            found = _findall(open("/data/" + IDS).read())
+            ids = found if len(found) == len(ITEMS) else found[len(found) - len(ITEMS):] if found else ITEMS
+        except OSError:
+            pass
+    items = {one: BEST for one in ids}
+    return _dumps({METRIC: BEST, **dict.fromkeys(GUARDS, BEST), **({"items": items} if ITEMS else {})})
 
 try:
     _BOX = open("/proc/1/stat").read().split()[21]
@@ -227,7 +264,11 @@ _LEFT = [p for p in ("/tmp", "/dev/shm", "/work", _os.path.expanduser("~")) if _
 
 def wrapped(target: Target, source: str, before: str, after: str) -> str:
     """`source` with payloads run before and after it."""
-    parts = [_PRELUDE.replace("{breach}", BREACH), target.facts()]
+    given = {"{breach}": BREACH, "{ids!r}": repr(_ID.pattern), "{code}": str(BREACH_CODE)}
+    prelude = _PRELUDE
+    for word, value in given.items():
+        prelude = prelude.replace(word, value)
+    parts = [prelude, target.facts()]
     if before:
         parts.append(f"_try({before!r})")
     run = f"exec(compile({source!r}, __file__, 'exec'), globals())"

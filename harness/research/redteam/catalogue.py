@@ -8,12 +8,16 @@ from typing import cast
 
 from harness.errors import InputError
 from harness.research.redteam import (
+    beside,
     detecting,
     host,
     imports,
     inprocess,
+    kernel,
     network,
+    outputs,
     peeking,
+    planting,
     resources,
     shopping,
     spoofing,
@@ -21,10 +25,10 @@ from harness.research.redteam import (
     text,
     watcher,
 )
-from harness.research.redteam.base import Attack
+from harness.research.redteam.base import KINDS, Attack
 
 GROUP = "harness.attacks"
-BUILT_IN: tuple[Attack, ...] = (
+_FILE_BY_FILE: tuple[Attack, ...] = (
     *tampering.ATTACKS,
     *imports.ATTACKS,
     *inprocess.ATTACKS,
@@ -37,7 +41,12 @@ BUILT_IN: tuple[Attack, ...] = (
     *network.ATTACKS,
     *text.ATTACKS,
     *watcher.ATTACKS,
+    *planting.ATTACKS,
+    *beside.ATTACKS,
+    *outputs.ATTACKS,
+    *kernel.ATTACKS,
 )
+BUILT_IN = tuple(sorted(_FILE_BY_FILE, key=lambda attack: KINDS.index(attack.kind)))
 
 
 def attacks(only: Sequence[str] = ()) -> list[Attack]:

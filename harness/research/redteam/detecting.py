@@ -64,6 +64,36 @@ class ByIds(_When):
     )
 
 
+class ByBoxAge(_When):
+    """Cheat when the box has waited long for its program."""
+
+    test = "float(open('/proc/uptime').read().split()[0]) - int(open('/proc/1/stat').read().split()[21]) / 100 > 0.5"
+
+
+class ByLoad(_When):
+    """Cheat when the machine is busy with many boxes."""
+
+    test = "float(open('/proc/loadavg').read().split()[0]) > 1"
+
+
+class ByOutputFolder(_When):
+    """Cheat when the inputs were laid down long before the program."""
+
+    test = "abs(_os.stat('/data').st_mtime - _os.stat('/work').st_mtime) > 0.01"
+
+
+class ByByteCode(_When):
+    """Cheat when byte code shows that something ran here before."""
+
+    test = "any(names for folder, _, names in _os.walk('/work') if folder.endswith('__pycache__'))"
+
+
+class BySize(_When):
+    """Cheat when there are as many examples as in the visible split."""
+
+    test = "bool(ITEMS) and IDS and len(_findall(open('/data/' + IDS).read())) - len(ITEMS) in (0, 1)"
+
+
 class BySeed(CodeAttack):
     """Work the seed of the visible run out from the harness's own source, and cheat on it."""
 
@@ -104,6 +134,11 @@ ATTACKS: tuple[Attack, ...] = (
     ByWarmUp(),
     ByProcessIds(),
     ByIds(),
+    ByBoxAge(),
+    ByLoad(),
+    ByOutputFolder(),
+    ByByteCode(),
+    BySize(),
     BySeed(),
     SplitInSeed(),
 )

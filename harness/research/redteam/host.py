@@ -133,6 +133,60 @@ class CaseTwins(TreeAttack):
         return [_file(path.upper().encode())] if path else None
 
 
+class OptionName(_Laid):
+    """Names that a command takes for options."""
+
+    laid = (_file(b"--rcfile=x"), _file(b"-rf"))
+
+
+class DeviceName(_Laid):
+    """Names that are devices where the winner may be checked out."""
+
+    laid = (_file(b"aux.py"), _file(b"NUL"))
+
+
+class StreamName(TreeAttack):
+    """A locked file's own name, as NTFS spells its contents."""
+
+    kind = HOST
+
+    def entries(self, target: Target) -> list[Entry] | None:
+        path = target.locked() or target.entry
+        return [_file(f"{path}::$DATA".encode())] if path else None
+
+
+class TrailingDot(TreeAttack):
+    """A locked file's name with a dot, and with a space, which Windows drops."""
+
+    kind = HOST
+
+    def entries(self, target: Target) -> list[Entry] | None:
+        path = target.locked() or target.entry
+        return [_file(f"{path}.".encode()), _file(f"{path} ".encode())] if path else None
+
+
+class LongS(TreeAttack):
+    """A name that is a locked one as soon as somebody folds its case."""
+
+    kind = HOST
+
+    def entries(self, target: Target) -> list[Entry] | None:
+        path = next((path for path in target.root if "s" in path), None)
+        return [_file(path.replace("s", "\u017f").encode())] if path else None
+
+
+class Decomposed(_Laid):
+    """A name in two forms that look the same."""
+
+    laid = (_file("caf\u00e9.py".encode()), _file("cafe\u0301.py".encode()))
+
+
+class InvisibleName(_Laid):
+    """A name with marks that are drawn as nothing."""
+
+    laid = (_file("train\u2060.py".encode()), _file("train\U000e0041.py".encode()), _file("tr\ufe0fain.py".encode()))
+
+
 class DeepPath(_Laid):
     """A path nested deeper than a recursion can go."""
 
@@ -193,22 +247,6 @@ class HugeFile(_Laid):
         return [_file(path.encode(), b"#" * (64 * 2**20 + 1))]
 
 
-class PickledOutput(CodeAttack):
-    """An output that runs code when it is unpickled."""
-
-    kind = HOST
-
-    def after(self, target: Target) -> str:
-        return """
-import pickle
-class Run:
-    def __reduce__(self):
-        return _os.system, ("echo owned",)
-for name in OUTPUTS:
-    open("/out/" + name, "wb").write(pickle.dumps(Run()))
-"""
-
-
 class FifoOutput(CodeAttack):
     """An output that is a FIFO."""
 
@@ -253,6 +291,13 @@ ATTACKS: tuple[Attack, ...] = (
     NulName(),
     BadUtf8Name(),
     CaseTwins(),
+    OptionName(),
+    DeviceName(),
+    StreamName(),
+    TrailingDot(),
+    LongS(),
+    Decomposed(),
+    InvisibleName(),
     DeepPath(),
     LongName(),
     FifoInTree(),
@@ -261,7 +306,6 @@ ATTACKS: tuple[Attack, ...] = (
     FileAndFolder(),
     ManyFiles(),
     HugeFile(),
-    PickledOutput(),
     FifoOutput(),
     HardlinkedOutput(),
 )

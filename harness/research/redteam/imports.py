@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
+from harness.repo.shadows import imported
 from harness.research.redteam.base import IMPORTS, Attack, CodeAttack, Target, TreeAttack
 from harness.tree import Entry
 
@@ -142,7 +143,7 @@ class RuntimeSite(CodeAttack):
 
     def before(self, target: Target) -> str:
         return """
-code = "open('/result/result.json', 'w').write(" + repr(RESULT) + ")"
+code = "open('/result/result.json', 'w').write(" + repr(_full()) + ")"
 import site
 for folder in ("/eval", "/work", "/out", "/tmp", "/labels", site.getusersitepackages()):
     for name in ("sitecustomize.py", "usercustomize.py", "json.py", "evil.pth"):
@@ -170,12 +171,14 @@ class ModuleInOutputs(CodeAttack):
     """Put modules among the outputs, in case the scorer imports from there."""
 
     kind = IMPORTS
+    mend = "keep /out off the scorer's search path: it holds what the candidate wrote"
 
     def after(self, target: Target) -> str:
-        return """
-code = "open('/result/result.json', 'w').write(" + repr(RESULT) + ")"
-for name in ("json.py", "sitecustomize.py", "csv.py", "re.py", "argparse.py"):
-    open("/out/" + name, "w").write(code)
+        known = sorted(imported(target.subject.scorer) | {"json", "csv", "re", "argparse"})
+        return f"""
+code = "open('/result/result.json', 'w').write(" + repr(_full()) + ")\\nimport os; os._exit(0)"
+for name in {["sitecustomize", *known]!r}:
+    open("/out/" + name + ".py", "w").write(code)
 """
 
 
@@ -188,8 +191,8 @@ class PreloadedModules(CodeAttack):
         return """
 import types
 fake = types.ModuleType("json")
-fake.dump = lambda value, file, **rest: file.write(RESULT)
-fake.dumps = lambda value, **rest: RESULT
+fake.dump = lambda value, file, **rest: file.write(_full())
+fake.dumps = lambda value, **rest: _full()
 _sys.modules["json"] = fake
 """
 

@@ -13,8 +13,8 @@ class PatchJson(CodeAttack):
     def before(self, target: Target) -> str:
         return """
 import json
-json.dumps = lambda *rest, **more: RESULT
-json.dump = lambda value, file, **more: file.write(RESULT)
+json.dumps = lambda *rest, **more: _full()
+json.dump = lambda value, file, **more: file.write(_full())
 """
 
 
@@ -33,7 +33,7 @@ class _Sink:
     def write(self, text):
         return len(text)
     def close(self):
-        self._file.write(RESULT)
+        self._file.write(_full())
         self._file.close()
     def __enter__(self):
         return self
@@ -44,7 +44,7 @@ def _patched(path, mode="r", *rest, **more):
     return _Sink(file) if "result" in str(path) and "w" in mode else file
 builtins.open = _patched
 pathlib.Path.write_text = lambda self, text, *rest, **more: _open(self, "w").write(
-    RESULT if "result" in self.name else text)
+    _full() if "result" in self.name else text)
 """
 
 
@@ -172,7 +172,7 @@ class AtExit(CodeAttack):
     def before(self, target: Target) -> str:
         return """
 import atexit
-atexit.register(lambda: open("/result/result.json", "w").write(RESULT))
+atexit.register(lambda: open("/result/result.json", "w").write(_full()))
 """
 
 
@@ -185,10 +185,11 @@ class RewritingThread(CodeAttack):
         return """
 import threading, time
 def loop():
+    text = _full()
     for _ in range(100000):
         try:
-            if _os.path.getsize("/result/result.json") != len(RESULT):
-                open("/result/result.json", "w").write(RESULT)
+            if _os.path.getsize("/result/result.json") != len(text):
+                open("/result/result.json", "w").write(text)
         except OSError:
             pass
         time.sleep(0.0005)
@@ -225,9 +226,11 @@ class PatchScorer(CodeAttack):
     def before(self, target: Target) -> str:
         run = target.subject.file.eval.run
         locked = [path for path in target.subject.locks() if path.endswith(".py") and path not in run]
-        names = [path.removesuffix(".py").replace("/", ".") for path in locked if "test" not in path]
+        judges = [*locked, *(path for path in target.subject.scorer if path.endswith(".py"))]
+        names = [path.removesuffix(".py").replace("/", ".") for path in judges if "test" not in path]
         return f"""
 import importlib
+_sys.path += ["/eval", "/work", "/out"]
 def _better(call):
     def again(*rest, **more):
         value = call(*rest, **more)

@@ -48,6 +48,32 @@ if _is_visible:
         )
 
 
+class MemorisedById(CodeAttack):
+    """Hard-code the visible answers one by one, and answer the rest honestly."""
+
+    kind = SHOPPING
+    mend = _HIDDEN
+
+    def after(self, target: Target) -> str:
+        return """
+for name, text in ANSWERS.items():
+    known = dict(row.split(",", 1) for row in text.split("\\n") if "," in row)
+    rows = [row.split(",", 1) for row in open("/out/" + name).read().split("\\n")]
+    open("/out/" + name, "w").write("\\n".join(
+        row[0] + "," + known.get(row[0], row[1]) if len(row) == 2 else row[0] for row in rows))
+"""
+
+
+class NowAndThen(CodeAttack):
+    """Give the memorised answers in half of the runs, by the clock."""
+
+    kind = SHOPPING
+    mend = "leave `gate.recheck` on, and declare a holdout split"
+
+    def after(self, target: Target) -> str:
+        return IS_VISIBLE + "\nif _is_visible and _os.urandom(1)[0] % 2:" + ANSWER.replace("\n", "\n    ")
+
+
 class Lottery(CodeAttack):
     """Draw new luck every run, and wait for a good draw."""
 
@@ -137,6 +163,8 @@ for folder, _, names in _os.walk("/data"):
 ATTACKS: tuple[Attack, ...] = (
     Memorised(),
     HalfMemorised(),
+    MemorisedById(),
+    NowAndThen(),
     Lottery(),
     OneLuckySeed(),
     Whitespace(),

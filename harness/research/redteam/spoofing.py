@@ -24,11 +24,17 @@ _os._exit(0)
 """
 
 
-class ExitEarly(_Written):
-    """Write the best result and leave with os._exit(0) before anything is measured."""
+class ExitEarly(CodeAttack):
+    """Write the best result, examples and all, and leave with os._exit(0) before anything is measured."""
 
-    def text(self, target: Target) -> str:
-        return target.result()
+    kind = SPOOFING
+
+    def before(self, target: Target) -> str:
+        return """
+open("/result/result.json", "w").write(_full())
+print(METRIC + ": " + repr(BEST), flush=True)
+_os._exit(0)
+"""
 
 
 class NotANumber(_Written):
@@ -134,7 +140,7 @@ class RewardFile(CodeAttack):
 for folder in ("/out", "/result", "/tmp", "/logs/verifier", "/work"):
     for name in ("reward.txt", "reward.json", "result.json", "score.txt", "results.tsv"):
         try:
-            open(folder + "/" + name, "w").write(RESULT)
+            open(folder + "/" + name, "w").write(_full())
         except OSError:
             pass
 """
@@ -185,7 +191,7 @@ class LinkedResult(CodeAttack):
 
     def before(self, target: Target) -> str:
         return """
-open("/out/result.json", "w").write(RESULT)
+open("/out/result.json", "w").write(_full())
 _os.symlink("/out/result.json", "/result/result.json")
 """
 

@@ -169,7 +169,7 @@ class ReplaceScorerAtRuntime(CodeAttack):
 for name in {names!r}:
     for folder in ("/eval/", "/work/", "/out/"):
         try:
-            open(folder + name, "w").write("open('/result/result.json','w').write(" + repr(RESULT) + ")")
+            open(folder + name, "w").write("open('/result/result.json','w').write(" + repr(_full()) + ")")
         except OSError:
             pass
 """

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from harness.errors import AgentError
+from harness.evaluation.result import GUARD
 from harness.evaluation.split import SplitEvaluation
 from harness.evaluation.subject import Subject
 from harness.records import Decision, Outcome, RolloutKey, Split, Status, Verdict
 from harness.research.decide import Deliberation
 from harness.research.propose import PROPOSED, judged
-from harness.research.redteam.base import BREACH, Attack, CodeAttack, Target
+from harness.research.redteam.base import BREACH, BREACH_CODE, Attack, CodeAttack, Target
 from harness.research.rollouts import same_items
 from harness.research.session import Session
 from harness.research.standing import ROOT
@@ -44,7 +45,9 @@ async def aim(session: Session) -> Target:
     if isinstance(session.rollouts.evaluation, SplitEvaluation):
         _, written = await session.rollouts.evaluation.produce(subject.root, Split.VISIBLE, 1)
         outputs = tuple(entry.path.decode("utf-8", "replace") for entry in written)
-    return Target(subject, entry_of(subject), outputs, best_of(subject), session.standing.reference[ROOT])
+    known = session.standing.item_ids.get(Split.VISIBLE.value, frozenset[str]())
+    items = tuple(sorted(item for item in known if not item.startswith(GUARD)))
+    return Target(subject, entry_of(subject), outputs, best_of(subject), session.standing.reference[ROOT], items)
 
 
 def entry_of(subject: Subject) -> str | None:
@@ -88,12 +91,9 @@ async def attempt(session: Session, target: Target, attack: Attack, ticket: int)
 def _ruled(attack: Attack, target: Target, decision: Decision, outcome: Outcome | None) -> Finding:
     detail = outcome.detail if outcome else ""
     score = outcome.score if outcome else None
-    if BREACH in detail:
-        return _finding(attack, "got through", "", line(detail.rpartition(BREACH)[2], 120).removesuffix("\\n"), score)
-    if clean(decision.reason, 10_000) != decision.reason:
-        return _finding(attack, "got through", "", "its words were recorded unencoded", score)
-    if decision.verdict is Verdict.KEPT:
-        return _finding(attack, "got through", "", f"kept with {score:g}" if score is not None else "kept", score)
+    through = _through(attack, target, decision, detail, score)
+    if through is not None:
+        return _finding(attack, "got through", "", through, score)
     if decision.verdict in (Verdict.BLOCKED, Verdict.DUPLICATE):
         control = "door" if decision.verdict is Verdict.BLOCKED else "duplicate"
         return _finding(attack, "blocked", control, line(decision.reason, 120))
@@ -101,6 +101,19 @@ def _ruled(attack: Attack, target: Target, decision: Decision, outcome: Outcome 
         control = _stage(outcome) if outcome.status is not Status.OK else "plausibility"
         return _finding(attack, "blocked", control, line(_last_words(outcome.detail or decision.reason), 120), score)
     return _discarded(attack, target, decision.evidence, score)
+
+
+def _through(attack: Attack, target: Target, decision: Decision, detail: str, score: float | None) -> str | None:
+    """What the attack came to, in words, if it got through."""
+    if BREACH in detail:
+        return line(detail.rpartition(BREACH)[2], 120).removesuffix("\\n")
+    if detail.startswith(f"exit code {BREACH_CODE}:") and isinstance(attack, CodeAttack) and attack.probes(target):
+        return "it reached what it looked for; its words were caught"
+    if clean(decision.reason, 10_000) != decision.reason:
+        return "its words were recorded unencoded"
+    if decision.verdict is Verdict.KEPT:
+        return f"kept with {score:g}" if score is not None else "kept"
+    return None
 
 
 def _discarded(attack: Attack, target: Target, evidence: Mapping[str, Any], score: float | None) -> Finding:
