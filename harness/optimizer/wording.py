@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from harness.optimizer.base import Request, Result, Slot
 from harness.records import Status
+from harness.untrusted import line
 
 _LONGEST = 700
 _MARKER = re.compile(r"</?(section|ask)\b", re.IGNORECASE)
@@ -64,4 +65,9 @@ def feedback(results: Sequence[Result], *, only_failures: bool = False, full_sco
 def _line(result: Result) -> str:
     said = "; ".join(f"{call.module}: {call.given} -> {call.said}" for call in result.trace)
     head = f"{result.status.value}" if result.score is None else f"score {result.score:g}"
-    return f"[{head}] {said[:_LONGEST]} | {result.feedback[:_LONGEST]}"
+    return f"[{head}] {_one_line(said)} | {_one_line(result.feedback)}"
+
+
+def _one_line(text: str) -> str:
+    """Its beginning, encoded: nothing in it can look like another row, or like nothing at all."""
+    return line(text[:_LONGEST], _LONGEST)
