@@ -8,7 +8,7 @@ The optimizer nominates; the host picks the winner.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol
@@ -106,7 +106,8 @@ class Result:
 class Request:
     """A model call as data: what for, the named sections it may read, and what is asked of it.
 
-    `tag` makes equal requests different draws; the same request with the same tag is paid for once.
+    `tag` makes equal requests different draws; the same request with the same tag is paid for once. `messages`, (role,
+    text) pairs, are what a hosted library wrote itself: they are sent as they stand, in place of the sections.
     """
 
     purpose: str
@@ -114,6 +115,7 @@ class Request:
     ask: str
     tag: str = ""
     temperature: float = 1.0
+    messages: tuple[tuple[str, str], ...] = ()
 
     def section(self, name: str) -> str:
         """The text of one section, empty when there is none of that name."""
@@ -127,6 +129,15 @@ class Reply:
     text: str | None
     why: str = ""
     usage: Usage = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a hosted library's own client reaches a role's model over HTTP, metered like every other call."""
+
+    base_url: str
+    api_key: str = field(repr=False)
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +190,22 @@ class Host(Protocol):
         """
         ...
 
+    async def run_own(
+        self, texts: Mapping[str, str], example: Example, tag: str, run: Callable[[], Awaitable[Result]]
+    ) -> Result:
+        """A rollout that a hosted library runs itself, on this run's account: reserved before, kept after.
+
+        The same candidate, example and tag is paid for once, and run again when it is asked for again.
+        Raises BudgetError.
+        """
+        ...
+
     async def complete(self, role: Role, request: Request) -> Reply:
         """Ask the model of that role. Raises BudgetError."""
+        ...
+
+    def endpoint(self, role: Role) -> Endpoint:
+        """The model of that role for a library that brings its own client. Raises AgentError where there is none."""
         ...
 
     def admit(self, parent: Mapping[str, str], edits: Mapping[str, str | None], seen: Sequence[str]) -> Texts | Refusal:

@@ -23,6 +23,7 @@ BUILT_IN = {
     "textgrad": "harness.optimizer.textgrad:TextGrad",
 }
 HOSTED = {
+    "dspy": "harness.optimizer.hosts.dspy:Dspy",
     "gepa-package": "harness.optimizer.hosts.gepa:GepaPackage",
 }
 

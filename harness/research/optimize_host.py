@@ -7,7 +7,7 @@ ticket, so that a resumed ticket asks for the same ones and pays for none twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -16,7 +16,19 @@ import numpy as np
 
 from harness.errors import BudgetError
 from harness.optimizer.admit import admit
-from harness.optimizer.base import Example, Part, Refusal, Remaining, Reply, Request, Result, Role, Slot, Texts
+from harness.optimizer.base import (
+    Endpoint,
+    Example,
+    Part,
+    Refusal,
+    Remaining,
+    Reply,
+    Request,
+    Result,
+    Role,
+    Slot,
+    Texts,
+)
 from harness.optimizer.judge import both_orders, verdict
 from harness.optimizer.together import together
 from harness.policy.budget import Budget
@@ -25,11 +37,13 @@ from harness.policy.schema import SubjectFile
 from harness.records import Outcome, RolloutKey, Split
 from harness.repo.objects import encode
 from harness.repo.store import TreeStore
-from harness.research.optimize_source import Source, floor_of
+from harness.research.optimize_source import Source, floor_of, oriented
 from harness.research.rollouts import Rollouts
 from harness.streams import derive, stream
 from harness.tree import Tree
+from harness.untrusted import clean
 
+_MOST_SAID = 4_000
 Measured = tuple[str, int, str]
 
 
@@ -39,6 +53,21 @@ class Model(Protocol):
     async def complete(self, ticket: int, role: Role, request: Request) -> Reply:
         """The reply. Raises BudgetError."""
         ...
+
+    def endpoint(self, ticket: int, role: Role) -> Endpoint:
+        """Where a client of its own reaches it. Raises AgentError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Had:
+    """An evaluation whose outcome is there already."""
+
+    outcome: Outcome
+
+    async def rollout(self, tree: Tree, split: Split, seed: int) -> Outcome:
+        """See `Evaluation`."""
+        return self.outcome
 
 
 @dataclass
@@ -97,9 +126,29 @@ class RunHost:
         judged = [partial(self._judged, one, got) for one, got in zip(examples, results, strict=True)]
         return await together(judged)
 
+    async def run_own(
+        self, texts: Mapping[str, str], example: Example, tag: str, run: Callable[[], Awaitable[Result]]
+    ) -> Result:
+        """See `Host`. What it gave is kept as a rollout of this ticket's, under a key that no eval of ours has."""
+        tree = tree_of(self.file, self.root, texts)
+        tree_id, _ = encode(tree)
+        repeat = derive(0, "tag", tag) % 2**31
+        key = RolloutKey(tree_id, Split.VISIBLE, repeat, self.ticket, "screen", f"own/{example.key}")
+        self.pay({key} - self.paid)
+        await self.store.write(tree)
+        result = await run()
+        score = oriented(result.score, self.file.eval.direction)
+        outcome = Outcome(result.status, score, detail=clean(result.feedback, _MOST_SAID))
+        await self.rollouts.run(key, tree, _Had(outcome))
+        return result
+
     async def complete(self, role: Role, request: Request) -> Reply:
         """See `Host`."""
         return await self.model.complete(self.ticket, role, request)
+
+    def endpoint(self, role: Role) -> Endpoint:
+        """See `Host`."""
+        return self.model.endpoint(self.ticket, role)
 
     def admit(self, parent: Mapping[str, str], edits: Mapping[str, str | None], seen: Sequence[str]) -> Texts | Refusal:
         """See `Host`."""

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from harness.errors import BudgetError
-from harness.model.base import OPTIMIZER, Caller
-from harness.model.gateway import Gateway, ask
-from harness.optimizer.base import Reply, Request, Role, Usage
+from harness.errors import AgentError, BudgetError
+from harness.model.base import JUDGE, OPTIMIZER, TASK, Caller
+from harness.model.gateway import ask
+from harness.model.server import Server
+from harness.optimizer.base import Endpoint, Reply, Request, Role, Usage
 from harness.optimizer.wording import render_request
 from harness.records import Json
 from harness.research.optimize_source import PromptWorld
 from harness.streams import derive
 
 CHAT = "/v1/chat/completions"
+# whose account a role's calls are on, as the journal and the report tell them apart
+CALLERS = {Role.PROPOSES: OPTIMIZER, Role.EVALUATES: JUDGE, Role.SERVES: TASK}
 _CRITIQUES = frozenset({"critique", "backward", "lesson", "summarise", "describe"})
 
 
@@ -31,6 +34,10 @@ class WorldModel:
         """See `Model`."""
         return self.world.complete(request, derive(self.seed, "critic", ticket, role, request.tag))
 
+    def endpoint(self, ticket: int, role: Role) -> Endpoint:
+        """See `Model`."""
+        raise AgentError("a simulated model has no address", mend="take a subject whose policy names a model")
+
 
 @dataclass(frozen=True, slots=True)
 class GatewayModel:
@@ -40,24 +47,36 @@ class GatewayModel:
     are different draws and the same one is the same call again.
     """
 
-    gateway: Gateway
+    server: Server
     seed: int
     name_of: Callable[[Role, str], str]
     max_tokens: int
+    _keys: dict[Caller, str] = field(default_factory=dict[Caller, str], repr=False)
 
     async def complete(self, ticket: int, role: Role, request: Request) -> Reply:
         """See `Model`. Raises BudgetError when the budget refuses the call, ModelError when the upstream is gone."""
         body: dict[str, Json] = {
             "model": self.name_of(role, request.purpose),
-            "messages": [{"role": "user", "content": render_request(request)}],
+            "messages": [{"role": who, "content": said} for who, said in _messages(request)],
             "temperature": request.temperature,
             "max_tokens": self.max_tokens,
             "seed": derive(self.seed, "request", request.purpose, request.tag) % 2**31,
         }
-        reply = await ask(self.gateway, Caller(ticket, OPTIMIZER), CHAT, body)
+        reply = await ask(self.server.gateway, Caller(ticket, CALLERS[role]), CHAT, body)
         if reply.status == 429 and b"insufficient_quota" in reply.body:
             raise BudgetError("model calls", limit=0, used=0, asked=1)
         return read_chat(reply.status, reply.body)
+
+    def endpoint(self, ticket: int, role: Role) -> Endpoint:
+        """See `Model`."""
+        caller = Caller(ticket, CALLERS[role], "hosted")
+        if caller not in self._keys:
+            self._keys[caller] = self.server.key(caller)
+        return Endpoint(f"{self.server.url}/v1", self._keys[caller], self.name_of(role, ""))
+
+
+def _messages(request: Request) -> tuple[tuple[str, str], ...]:
+    return request.messages or (("user", render_request(request)),)
 
 
 def read_chat(status: int, body: bytes) -> Reply:

@@ -92,7 +92,8 @@ def _parts(session: Session, agent: OptimizerAgent) -> tuple[Source, Model]:
         return WorldSource(made), WorldModel(made, session.seed)
     if session.models is None:
         raise InputError(f"the optimizer {agent.optimizer.name!r} needs a model", key="policy.models", mend=NO_MODEL)
-    gateway = session.models.gateway
     at = agent.settings
     name_of = names(at.proposes, at.gradient_model, at.editor_model, at.evaluates or at.evaluator_model)
-    return FileSource(session.subject, session.on_examples), GatewayModel(gateway, session.seed, name_of, at.max_tokens)
+    return FileSource(session.subject, session.on_examples), GatewayModel(
+        session.models, session.seed, name_of, at.max_tokens
+    )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from harness.errors import AgentError
 from harness.optimizer.admit import admit, fingerprint
 from harness.optimizer.base import (
     Call,
+    Endpoint,
     Example,
     Part,
     Refusal,
@@ -92,6 +94,21 @@ class SimulatedHost:
             trace=(Call(module, f"kind {kind}", str(said)),),
             usage=spent,
         )
+
+    async def run_own(
+        self, texts: Mapping[str, str], example: Example, tag: str, run: Callable[[], Awaitable[Result]]
+    ) -> Result:
+        """See `Host`."""
+        key = (fingerprint(texts), f"own/{example.key}", tag)
+        fresh = int(key not in self.results)
+        self.budget.reserve("rollouts", fresh)
+        self.budget.settle("rollouts", fresh, fresh)
+        self.results[key] = await run()
+        return self.results[key]
+
+    def endpoint(self, role: Role) -> Endpoint:
+        """See `Host`."""
+        raise AgentError("a simulated model has no address")
 
     async def complete(self, role: Role, request: Request) -> Reply:
         """See `Host`: the simulated critic answers."""

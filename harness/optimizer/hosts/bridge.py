@@ -1,26 +1,33 @@
 """From a worker thread to the host and back: a blocking library asks, the event loop does, the budget is the run's.
 
 A hosted library keeps its state in its own objects, so a crash starts it anew; since rollouts and completions are
-served again under their keys, what it did before costs nothing the second time. For that its tags must come in the same
-order, which holds for a library that is given a seed and runs in one thread.
+served again under their keys, what it did before costs nothing the second time. For that its tags must be the same
+again: `evaluate` and `complete` count, which holds for a library with a seed and one thread; `run`, `run_own` and
+`chat` count apart for each thing asked, so that a library may use threads of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import contextvars
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from importlib import import_module
+from typing import Any, TypeVar, cast
 
 import anyio
-import anyio.from_thread
 import anyio.to_thread
+from anyio.from_thread import BlockingPortal
 
-from harness.errors import AgentError, BudgetError, StropError
+from harness.errors import AgentError, BudgetError, InputError, StropError
 from harness.optimizer import wording
 from harness.optimizer.admit import fingerprint
-from harness.optimizer.base import Example, Host, Refusal, Request, Result, Role, Texts
+from harness.optimizer.base import Endpoint, Example, Host, Refusal, Request, Result, Role, Texts
 from harness.optimizer.pool import Pool
+from harness.records import Status
 
 T = TypeVar("T")
 _LONGEST_S = 7 * 24 * 3600.0
@@ -39,8 +46,11 @@ class Bridge:
     pool: Pool
     over: str = ""
     fault: StropError | None = None
+    portal: BlockingPortal | None = None
     _numbers: dict[str, int] = field(default_factory=dict[str, int])
     _asked: int = 0
+    _times: Counter[str] = field(default_factory=Counter[str])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def of(cls, host: Host, name: str, seed: Texts) -> Bridge:
@@ -62,7 +72,7 @@ class Bridge:
         Raises BudgetError, also for everything asked after the first refusal.
         """
         self._check()
-        if self._refused(texts):
+        if self.refused(texts):
             return []
         self._asked += 1
         call = partial(self.host.evaluate, dict(texts), list(examples), f"{self.name}/{self._asked}")
@@ -77,25 +87,81 @@ class Bridge:
         request = Request(purpose, (("prompt", prompt),), "Answer the prompt.", f"{self.name}/{self._asked}")
         return self._ask(partial(self.host.complete, Role.PROPOSES, request)).text or ""
 
+    def run(self, texts: Mapping[str, str], example: Example) -> Result:
+        """One example, from any thread. A text that would not be admitted fails unrun. Raises BudgetError."""
+        self._check()
+        if (refusal := self.refused(texts)) is not None:
+            return Result(example.key, Status.AGENT_ERROR, None, f"the text was not admitted: {refusal.reason}")
+        tag = self._tag("run", fingerprint(texts), example.key)
+        (result,) = self._ask(partial(self.host.evaluate, dict(texts), [example], tag))
+        self._record(texts, result)
+        return result
+
+    def run_own(self, texts: Mapping[str, str], example: Example, run: Callable[[], Result]) -> Result:
+        """One example by the library's own program, `run`, with this thread's context. Raises BudgetError."""
+        self._check()
+        if (refusal := self.refused(texts)) is not None:
+            return Result(example.key, Status.AGENT_ERROR, None, f"the text was not admitted: {refusal.reason}")
+        tag = self._tag("own", fingerprint(texts), example.key)
+        context = contextvars.copy_context()
+
+        async def away() -> Result:
+            return await anyio.to_thread.run_sync(context.run, run)
+
+        result = self._ask(partial(self.host.run_own, dict(texts), example, tag, away))
+        self._record(texts, result)
+        return result
+
+    def chat(self, role: Role, messages: Sequence[tuple[str, str]], purpose: str, temperature: float = 1.0) -> str:
+        """A role's reply to a library's own messages, from any thread; empty when there is none. Raises BudgetError."""
+        self._check()
+        said = tuple(messages)
+        prompt = said[-1][1] if said else ""
+        tag = self._tag(role.value, repr(said), repr(temperature))
+        request = Request(purpose, (("prompt", prompt),), "Answer the prompt.", tag, temperature, said)
+        return self._ask(partial(self.host.complete, role, request)).text or ""
+
+    def endpoint(self, role: Role) -> Endpoint:
+        """See `Host`."""
+        return self.host.endpoint(role)
+
     def nominees(self) -> tuple[Texts, ...]:
         """What was scored, best first."""
         scored = [k for k in self.pool.order() if self.pool.count(k)] or [0]
         return tuple(self.pool.texts(k) for k in scored)
 
+    def used(self) -> bool:
+        """Whether anything at all was scored."""
+        return any(self.pool.count(number) for number in range(len(self.pool)))
+
     def worst(self) -> float:
         """The score a failure is told as, to a library that has no word for it."""
         return 0.0 if self.host.floor is None else self.host.floor
 
-    def _refused(self, texts: Mapping[str, str]) -> bool:
+    def refused(self, texts: Mapping[str, str]) -> Refusal | None:
+        """Why a candidate may not be run; the seed always may."""
         seed = {slot.name: slot.text for slot in self.host.slots}
         if dict(texts) == seed:
-            return False
-        return isinstance(self.host.admit(seed, dict(texts), []), Refusal)
+            return None
+        made = self.host.admit(seed, dict(texts), [])
+        return made if isinstance(made, Refusal) else None
 
-    def _ask(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def _record(self, texts: Mapping[str, str], result: Result) -> None:
+        with self._lock:
+            self.pool.record(self.number(texts), [result])
+
+    def _tag(self, *what: str) -> str:
+        """A name for this time of asking for exactly this."""
+        digest = hashlib.sha256("\x1f".join(what).encode()).hexdigest()[:16]
+        with self._lock:
+            self._times[digest] += 1
+            return f"{self.name}/{digest}/{self._times[digest]}"
+
+    def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
         """Let the event loop do it. A library may swallow what goes wrong: it is kept, and nothing is done after it."""
+        assert self.portal is not None, "a bridge is crossed inside in_thread"
         try:
-            return anyio.from_thread.run(call)
+            return self.portal.call(call)
         except StropError as error:
             self.over = error.message
             self.fault = None if isinstance(error, BudgetError) else error
@@ -112,22 +178,45 @@ async def in_thread(bridge: Bridge, work: Callable[[], T]) -> T | None:
     On cancellation the library is abandoned: its next question is refused.
     """
     limiter = anyio.CapacityLimiter(1)
+    done: T | None = None
     try:
-        with anyio.fail_after(_LONGEST_S):
-            done = await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
-    except Exception as error:
+        async with BlockingPortal() as bridge.portal:
+            with anyio.fail_after(_LONGEST_S):
+                done = await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
+    except Exception as raised:
+        error = _cause(raised)
         if bridge.fault is not None:
             raise bridge.fault from None
         if bridge.over:
             return None
         if isinstance(error, StropError):
-            raise
+            raise error from None
         raise AgentError(f"{bridge.name} failed: {error!r}") from error
     finally:
-        bridge.over = bridge.over or "the run went on without it"
+        over, bridge.over = bridge.over, bridge.over or "the run went on without it"
     if bridge.fault is not None:
         raise bridge.fault
+    if not over and not bridge.used():
+        raise AgentError(f"{bridge.name} ended without a single rollout")
     return done
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What went wrong, without the groups that the portal put around it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
+
+
+def named(name: str, key: str) -> Any:
+    """The object a user's `module:Name` names. Raises InputError."""
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"{name!r} cannot be loaded: {error}", key=f"agent.config.{key}", mend="module:Name"
+        ) from error
 
 
 def told(results: Sequence[Result]) -> str:

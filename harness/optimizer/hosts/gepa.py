@@ -13,9 +13,9 @@ from typing import Any, Literal, cast
 
 from pydantic import Field
 
-from harness.errors import InputError, MissingEnvironmentError
+from harness.errors import MissingEnvironmentError
 from harness.optimizer.base import Done, Example, Host, Result, State, Texts
-from harness.optimizer.hosts.bridge import Bridge, in_thread
+from harness.optimizer.hosts.bridge import Bridge, in_thread, named
 from harness.optimizer.settings import Settings
 from harness.optimizer.slots import editable, seed_texts
 from harness.records import Json
@@ -110,7 +110,7 @@ def _optimize(bridge: Bridge, settings: GepaPackageSettings, seed: Texts, calls:
         seed_candidate={name: seed[name] for name in names},
         trainset=list(host.examples("train")),
         valset=list(host.examples("val")),
-        adapter=_Adapter(bridge, seed, _user(settings.adapter)),
+        adapter=_Adapter(bridge, seed, named(settings.adapter, "adapter")() if settings.adapter else None),
         reflection_lm=reflect,
         max_metric_calls=calls,
         reflection_minibatch_size=settings.reflection_minibatch_size,
@@ -133,18 +133,6 @@ class _Silent:
 def _trace(example: Example, result: Result) -> dict[str, Any]:
     said = "; ".join(call.said for call in result.trace)
     return {"inputs": json.dumps(dict(example.inputs)), "output": said, "feedback": result.feedback}
-
-
-def _user(name: str) -> Any:
-    if not name:
-        return None
-    module, _, attribute = name.partition(":")
-    try:
-        return getattr(import_module(module), attribute)()
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(
-            f"{name!r} cannot be loaded: {error}", key="agent.config.adapter", mend="module:Name"
-        ) from error
 
 
 def _package() -> Any:

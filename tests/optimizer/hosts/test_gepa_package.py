@@ -2,7 +2,6 @@
 
 import pytest
 
-from harness.errors import MissingEnvironmentError
 from harness.optimizer.drive import optimize
 from harness.optimizer.registry import make_optimizer
 from harness.testing.prompt_host import SimulatedHost
@@ -60,13 +59,3 @@ async def test_after_a_crash_nothing_is_paid_for_twice():
 async def test_a_task_that_always_raises_ends():
     done = await optimize(make_optimizer("gepa-package"), host(Raising, rollouts=80), {})
     assert done.nominees
-
-
-async def test_without_the_package_it_says_what_to_install(monkeypatch):
-    monkeypatch.setattr("harness.optimizer.hosts.gepa.import_module", _missing)
-    with pytest.raises(MissingEnvironmentError, match=r"strop\[gepa\]"):
-        await make_optimizer("gepa-package").start(host(), {})
-
-
-def _missing(name):
-    raise ImportError(name)
