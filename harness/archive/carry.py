@@ -23,7 +23,7 @@ COLUMNS: Mapping[str, str] = {
     "variants": schema.VARIANT,
     "attempts": schema.ATTEMPT,
     "rollouts": "n, key, tree, split, repeat, ticket, purpose, example, seed, begun, "
-    "status, score, items, detail, outputs, wall_s, cpu_s",
+    "status, score, items, detail, outputs, wall_s, cpu_s, memory_mb",
     "sessions": "n, wall_s",
     "calls": "ticket, role, call, digest, model, dialect, variant, request, held_requests, held_in, held_out, "
     "held_nano, requests, tokens_in, tokens_out, nano_usd, estimated, status, media, body",
@@ -45,16 +45,17 @@ def pour(connection: sqlite3.Connection, tell: Callable[[str, list[Json]], None]
 
 
 def fill(connection: sqlite3.Connection, table: object, values: Sequence[object]) -> None:
-    """Put one row back. Raises ValueError for what is no row of ours."""
-    columns = COLUMNS.get(table) if isinstance(table, str) else None
-    if columns is None or columns.count(",") + 1 != len(values):
+    """Put one row back; one of an earlier version may lack its last columns. Raises ValueError for no row of ours."""
+    columns = COLUMNS.get(table, "").split(", ") if isinstance(table, str) else [""]
+    if columns == [""] or not 0 < len(values) <= len(columns):
         raise ValueError(f"no row of {str(table)[:40]!r}")
     if table == "calls":
         lay_calls(connection)
     marks = ", ".join("?" * len(values))
+    named = ", ".join(columns[: len(values)])
     order = "INSERT OR REPLACE" if table == "state" else "INSERT"
     row = [_kept(value) for value in values]
-    connection.execute(f"{order} INTO {table} ({columns}) VALUES ({marks})", row)
+    connection.execute(f"{order} INTO {table} ({named}) VALUES ({marks})", row)
 
 
 def _has(connection: sqlite3.Connection, table: str) -> bool:

@@ -17,6 +17,7 @@ from harness.cli import (
     image,
     init,
     inspect,
+    lineage,
     logs,
     redteam,
     replay,
@@ -90,6 +91,7 @@ app.command("list", rich_help_panel=LOOKING)(inspect.runs_here)
 app.command("log", rich_help_panel=LOOKING)(logs.log)
 app.command("show", rich_help_panel=LOOKING)(logs.show)
 app.command("diff", rich_help_panel=LOOKING)(logs.diff)
+app.command("lineage", rich_help_panel=LOOKING)(lineage.lineage)
 app.command("report", rich_help_panel=LOOKING)(report.report)
 app.command("verify", rich_help_panel=LOOKING)(verify.verify)
 app.command("replay", rich_help_panel=LOOKING)(replay.replay)

@@ -83,17 +83,33 @@ def diff(
             autocompletion=complete_run,
         ),
     ] = None,
+    ancestors: Annotated[
+        bool, typer.Option("--ancestors", help="One diff for each generation, from the root.")
+    ] = False,
     runs: RunsFolder = DEFAULT_RUNS,
+    as_json: AsJson = False,
 ) -> None:
     """Print the unified diff between two variants: by default everything the run has won, from root to best.
 
-    With A alone, from root to A. To apply it, use `strop export --patch`, which leaves the bytes as they are.
+    With A alone, from root to A; with --ancestors, what each generation on the way to A changed. To apply it,
+    use `strop export --patch`, which leaves the bytes as they are.
 
     Example: strop diff last v3 best
     """
     run, variants = split_run(names or [], most=2)
+    if ancestors:
+        if len(variants) > 1:
+            raise InputError("--ancestors takes one variant", mend="for example: strop diff last best --ancestors")
+        _print_steps(locate(run, runs), (variants or ["best"])[0], as_json=as_json)
+        return
     old, new = ("root", *(variants or ["best"])) if len(variants) < 2 else (variants[0], variants[1])
-    _print_diff(_patch_between(locate(run, runs), old, new))
+    text = _patch_between(locate(run, runs), old, new)
+    if as_json:
+        from harness.cli.output import print_json
+
+        print_json({"old": old, "new": new, "patch": text})
+    else:
+        _print_diff(text)
 
 
 def _view(folder: Path, *, patches: bool = False) -> RunView:
@@ -104,6 +120,21 @@ def _view(folder: Path, *, patches: bool = False) -> RunView:
     from harness.report.view import load
 
     return anyio.run(functools.partial(load, folder, patches=patches))
+
+
+def _print_steps(folder: Path, name: str, *, as_json: bool) -> None:
+    import anyio
+
+    from harness.cli.output import print_json
+    from harness.report.patches import generations
+
+    steps = anyio.run(generations, folder, name)
+    if as_json:
+        print_json([{"parent": step.parent, "variant": step.variant, "patch": step.patch} for step in steps])
+        return
+    for step in steps:
+        typer.echo(f"# {step.parent} -> {step.variant}  {step.note}")
+        _print_diff(step.patch)
 
 
 def _patch_between(folder: Path, old: str, new: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio.to_thread
@@ -12,10 +13,39 @@ from harness.records import Variant
 from harness.repo.diff import unified
 from harness.repo.store import FOLDER_NAME, TreeStore
 from harness.report.numbers import part
+from harness.research.lineage import lineage_of, resolve
 from harness.tree import Tree
+from harness.untrusted import line
 
 CHARACTERS = 40_000
 TREES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a variant changed of one of its parents."""
+
+    parent: str
+    variant: str
+    note: str
+    patch: str
+
+
+async def generations(folder: Path, name: str) -> list[Step]:
+    """Every change on the way from the root to a variant, the oldest first; both sides of a merge.
+
+    Raises InputError.
+    """
+    found, standing = await lineage_of(folder)
+    name = resolve(standing, name)
+    between = Patches(folder)
+    steps: list[Step] = []
+    for one in [*found.ancestors(name), name]:
+        variant = found.variants[one]
+        for parent in variant.parents:
+            patch = await between.between(found.variants[parent].tree, variant.tree)
+            steps.append(Step(parent, one, line(variant.note, 300), patch))
+    return steps
 
 
 class Patches:

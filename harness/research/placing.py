@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from harness.records import Decision, Json, Outcome, Verdict
+from harness.records import Decision, Direction, Json, Outcome, Verdict
 from harness.research.decide import Deliberation
 from harness.research.population import Member
 from harness.research.select import goodness
@@ -77,10 +77,18 @@ def member_from(session: Session, name: str, ticket: int, parents: tuple[str, ..
     assert outcome.score is not None
     good = _good(session, outcome.score)
     items = tuple(_good(session, outcome.items[name]) for name in sorted(outcome.items))
-    evidence = [min(1.0, max(0.0, one)) for one in items] or [min(1.0, max(0.0, good))]
-    wins = sum(evidence)
+    settings = session.subject.file.eval
+    wins, losses = evidence(outcome, settings.direction, settings.range)
     table = items if session.policy.select.rule == "pareto" else ()
-    return Member(name, ticket, parents, good, wins, len(evidence) - wins, table)
+    return Member(name, ticket, parents, good, wins, losses, table)
+
+
+def evidence(outcome: Outcome, direction: Direction, allowed: tuple[float, float] | None) -> tuple[float, float]:
+    """One run as tasks solved and failed: by item where it has items, else its score as one task, solved in part."""
+    scores = [outcome.items[name] for name in sorted(outcome.items)] or [outcome.score or 0.0]
+    found = [min(1.0, max(0.0, goodness(one, direction, allowed))) for one in scores]
+    wins = sum(found)
+    return wins, len(found) - wins
 
 
 def accepts(session: Session, member: Member) -> bool:
