@@ -32,7 +32,8 @@ class Ask:
     """What a proposer is given: the parent, its tree without labels or scorer, and what was tried before.
 
     `history` is in ticket order; `is_editable(path)` is the policy's word on a path; `rng` is this ticket's own
-    named stream; `traces` tell how the parent did task by task, where it was run so.
+    named stream; `traces` tell how the parent did task by task, where it was run so; `in_flight` is how many tickets
+    are under way at once, this one included: what the others propose is not in the history yet.
     """
 
     ticket: int
@@ -44,6 +45,7 @@ class Ask:
     is_editable: Callable[[str], bool]
     rng: np.random.Generator
     traces: Sequence[Trace] = ()
+    in_flight: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,11 @@ class SearchAgent:
             raise InputError(first["msg"], key=key, mend=f"the search agent knows {known}") from None
 
     async def propose(self, ask: Ask) -> Proposal | None:
-        """A child with one or two literals changed, never a tree this history has seen; None when there is none."""
+        """A child with one or two literals changed, never a tree this history has seen; None when there is none.
+
+        Tickets under way at once do not see each other, so each looks first among the trees whose digest is its own
+        modulo their number: no two of them can meet there.
+        """
         found = self._knobs(ask)
         if not found:
             return None
@@ -69,6 +73,7 @@ class SearchAgent:
         digests = {path: hashlib.sha256(file.data).digest() for path, file in ask.tree.items()}
         parent = _mark(digests)
         credit.seen.add(parent)
+        elsewhere: Proposal | None = None
         for moves in self._candidates(ask, found, credit):
             changes = _changes(ask.tree, moves)
             if changes is None:
@@ -76,8 +81,11 @@ class SearchAgent:
             mark = _mark(digests | {path: hashlib.sha256(data).digest() for path, data in changes.items()})
             if mark not in credit.seen:
                 memo: dict[str, Json] = {"from": parent, "tree": mark, "moves": [move.memo() for move in moves]}
-                return Proposal(changes=dict(changes), note="; ".join(move.note for move in moves), memo=memo)
-        return None
+                child = Proposal(changes=dict(changes), note="; ".join(move.note for move in moves), memo=memo)
+                if (int(mark, 16) - ask.ticket) % ask.in_flight == 0:
+                    return child
+                elsewhere = elsewhere or child
+        return elsewhere
 
     def _knobs(self, ask: Ask) -> list[Knob]:
         found: list[Knob] = []

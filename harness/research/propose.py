@@ -48,6 +48,7 @@ async def propose(session: Session, ticket: int, parent_id: str, seen: int) -> S
         is_editable=subject.editable,
         rng=stream(session.seed, "agent", ticket),
         traces=await traces_of(session, parent.tree, seen),
+        in_flight=session.width,
     )
     try:
         proposal = await ask_agent(session.agent, ask)

@@ -16,9 +16,9 @@ def tree_of(**files):
     )
 
 
-def ask_of(tree, history=(), ticket=1, seed=0, parent="v0", score=1.0, is_editable=lambda path: True):
+def ask_of(tree, history=(), ticket=1, seed=0, parent="v0", score=1.0, is_editable=lambda path: True, **more):
     variant = Variant(parent, 0, tree.digest, (), Verdict.KEPT, score)
-    return Ask(ticket, variant, tree, history, "loss", "min", is_editable, stream(seed, "agent", ticket))
+    return Ask(ticket, variant, tree, history, "loss", "min", is_editable, stream(seed, "agent", ticket), **more)
 
 
 def propose(agent, ask):

@@ -81,6 +81,18 @@ def test_no_tree_is_proposed_twice_and_the_root_is_not_proposed_again():
         assert len({one.digest for one in [tree, *tried]}) == 41
 
 
+def test_tickets_under_way_at_once_do_not_propose_the_same():
+    tree = tree_of(train="FAST = False\nRATE = 0.1\nWIDTH = 4\n")
+    for first in range(1, 30):
+        asks = [ask_of(tree, ticket=ticket, in_flight=4) for ticket in range(first, first + 4)]
+        assert len({tree.changed(propose(SearchAgent({}), ask).changes).digest for ask in asks}) == 4
+
+
+def test_a_ticket_without_a_tree_of_its_own_takes_anothers():
+    tree = tree_of(train="FAST = False\n")
+    assert all(propose(SearchAgent({}), ask_of(tree, ticket=ticket, in_flight=64)) for ticket in range(1, 65))
+
+
 def test_a_small_space_is_exhausted_and_then_left():
     tree = tree_of(train="FAST = False\nKIND = 'a'\nprint(KIND in ('a', 'b', 'c'))\n")
     history, seen = [], set()
