@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -36,13 +36,21 @@ class BoxSpec:
 
     `link` is the gateway that an evaluation offers to the candidate it runs in such a box; opening ignores it.
     `reusable` promises that pinned code alone runs in it, so that a pool may hand it out again after a reset.
+    `warm` names the modules that a warm Python has imported already; None starts every command anew. `variant` is the
+    one variant whose code a warm box runs in its life, so that a pool may hand it out again for that one.
     """
 
     owner: str
     limits: Limits = field(default_factory=Limits)
     mounts: tuple[Mount, ...] = ()
+    warm: tuple[str, ...] | None = None
+    variant: str = ""
     link: Link | None = field(default=None, compare=False)
     reusable: bool = False
+
+    def running(self, variant: str) -> BoxSpec:
+        """This box for the code of one variant: kept for its next rollout where it is warm, else like any other."""
+        return self if self.warm is None else replace(self, variant=variant)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,10 +51,17 @@ class Descriptors:
 
 
 def arguments(
-    python: Python, *, owner: str, disk_mb: int, mounts: Sequence[Bind], inherited: Descriptors
+    python: Python,
+    *,
+    owner: str,
+    disk_mb: int,
+    mounts: Sequence[Bind],
+    inherited: Descriptors,
+    warm_env: Mapping[str, str] | None = None,
 ) -> Iterator[str | Bind]:
     """The words after `bwrap`. A `Bind` stands for three words, whose source the caller spells.
 
+    `warm_env` is the environment of a worker that is to be a warm Python; without it the worker is isolated from all.
     The guest's own files are copied in, not bound: a bind shows its host path in /proc/self/mountinfo.
     """
     # The labels are set and cleared at once: they name the owner in the host's process list and nowhere in the box.
@@ -98,7 +105,9 @@ def arguments(
     for path in (*covers, "/dev", "/"):
         yield from ("--remount-ro", path)
     yield from ("--chdir", "/")
-    yield from ("--", python.executable, "-I", "-S", "-E", ENTRY_POINT, "bound")
+    for name, value in (warm_env or {}).items():
+        yield from ("--setenv", name, value)
+    yield from ("--", python.executable, *(("-I", "-S", "-E") if warm_env is None else ()), ENTRY_POINT, "bound")
 
 
 def _covers(binds: Sequence[Bind]) -> list[str]:

@@ -22,7 +22,7 @@ from harness.box import engine as engines
 from harness.box import host, wire
 from harness.box.base import BoxSpec, Command
 from harness.box.bubblewrap import PLACES
-from harness.box.client import Client
+from harness.box.client import Client, GuestError
 from harness.box.embedded import OWNER
 from harness.box.engine import Api, Engine
 from harness.box.guest import guest_sources
@@ -37,6 +37,7 @@ IMAGE = "strop-box"
 OWNER_LABEL, HOST_LABEL = "strop.owner", "strop.host"
 START_S = 30.0
 UID = 1000
+_PYTHON = "python3"
 _OWN_TASKS = 2
 _SAID = 4000
 _BOOT = """
@@ -53,7 +54,8 @@ for _ in range(int(field())):
     name, source = field().decode(), field()
     module = sys.modules[name] = type(sys)(name)
     exec(compile(source, name, "exec"), module.__dict__)
-sys.modules["serve"].main()
+command = sys.modules["serve"].main()
+if command is not None: sys.modules["warm"].start(command)
 """
 
 
@@ -189,7 +191,8 @@ class DockerBoxes:
         return {
             "image": self.image,
             "name": name,
-            "entrypoint": ["python3", "-I", "-S", "-E", "-c", _BOOT],
+            "entrypoint": [_PYTHON, *(["-I", "-S", "-E"] if spec.warm is None else []), "-c", _BOOT],
+            **({} if spec.warm is None else {"environment": _box_env(self._env, spec.limits)}),
             "command": [],
             "user": f"{UID}:{UID}",
             "working_dir": "/",
@@ -208,17 +211,27 @@ class DockerBoxes:
                 await body.sending.send(_guest())
                 await client.greet(hardened=True)
                 await client.configure(
-                    worker_config(spec.limits, places=PLACES, keep=keep, disk=True, nproc=False, held=self._held())
+                    worker_config(
+                        spec.limits,
+                        places=PLACES,
+                        keep=keep,
+                        disk=True,
+                        nproc=False,
+                        held=self._held(),
+                        warm=() if spec.warm is None else (_PYTHON, *spec.warm),
+                    )
                 )
         except (TimeoutError, anyio.BrokenResourceError):
             raise InfraError(f"a docker box did not start within {START_S:g} s") from None
+        except GuestError as failure:
+            raise InfraError(f"a docker box could not be set up: {failure}") from None
         except InfraError as error:
             said = bytes(body.receiving.errors).decode(errors="backslashreplace").strip() or "it said nothing"
             raise InfraError(f"{error.message}: {said}") from None
         return LiveBox(
             client,
             limits=spec.limits,
-            place=Place(_box_env(self._env, spec.limits), "python3"),
+            place=Place(_box_env(self._env, spec.limits), _PYTHON),
             end=body.end,
             answers=self._engine.answers,
             speaks=body.speaks,

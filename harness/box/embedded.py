@@ -23,7 +23,7 @@ import anyio
 from harness.box import bubblewrap, seccomp, spawn
 from harness.box.base import BoxSpec, Command
 from harness.box.cgroup import Cgroup, seats
-from harness.box.client import Client
+from harness.box.client import Client, GuestError
 from harness.box.guest import guest_files, held
 from harness.box.live import LiveBox, Place, box_env, unbroken, worker_config
 from harness.box.prefix import Bind, current_python
@@ -116,6 +116,7 @@ class EmbeddedBoxes:
                     disk_mb=spec.limits.disk_mb,
                     mounts=mounts,
                     inherited=inherited,
+                    warm_env=self._env(spec) if spec.warm is not None else None,
                 )
             )
             group = Cgroup(spec.owner, spec.limits)
@@ -126,6 +127,9 @@ class EmbeddedBoxes:
                 raise InfraError(f"cannot start {program}: {error}") from error
             group.join([child.pid])  # before it forks, most often, so that the worker is born inside
             return _Body(child, os.dup(info), group)
+
+    def _env(self, spec: BoxSpec) -> dict[str, str]:
+        return box_env(self._python, spec.limits, home=bubblewrap.HOME)
 
     async def _greet(self, body: _Body, spec: BoxSpec, mounts: list[Bind]) -> LiveBox:
         client = Client(body.process.stdin, body.process.stdout)
@@ -141,16 +145,19 @@ class EmbeddedBoxes:
                         disk=True,
                         nproc=_OWN_COUNT,
                         held=body.group.held,
+                        warm=() if spec.warm is None else (self._python.executable, *spec.warm),
                     )
                 )
         except TimeoutError:
             raise InfraError(f"a box did not start within {START_S:g} s") from None
+        except GuestError as failure:
+            raise InfraError(f"a box could not be set up: {failure}") from None
         except InfraError as error:
             raise InfraError(f"{error.message}: {await _complaint(body.process)}") from None
         return LiveBox(
             client,
             limits=spec.limits,
-            place=Place(box_env(self._python, spec.limits, home=bubblewrap.HOME), self._python.executable),
+            place=Place(self._env(spec), self._python.executable),
             end=body.end,
             oom_kills=body.oom_kills,
             speaks=body.process.stdout.waiting,

@@ -240,9 +240,11 @@ def worker_config(
     disk: bool,
     nproc: bool,
     held: Collection[str] = (),
+    warm: Sequence[str] = (),
 ) -> dict[str, bytes]:
     """What the worker is told of its box. `disk`: the places are tmpfs of its own. `nproc`: the kernel counts the
-    box's processes apart. `held` names limits that a control group holds, which the worker need not watch."""
+    box's processes apart. `held` names limits that a control group holds, which the worker need not watch. `warm` is
+    the Python whose commands may be forks of the worker, then the modules to import first; empty where none may."""
     return {
         "places": "\0".join(places).encode(),
         "keep": "\0".join(keep).encode(),
@@ -253,6 +255,7 @@ def worker_config(
         "nproc": b"%d" % (limits.pids if nproc else 0),
         "watch_memory": b"0" if "memory" in held else b"1",
         "watch_pids": b"0" if nproc or "pids" in held else b"1",
+        "warm": "\0".join(warm).encode(),
     }
 
 

@@ -2,15 +2,16 @@
 
 What is handed out is as fresh as what the back end opens: a box that ran a candidate is never handed out again. A box
 asked for as `reusable` runs pinned code only; it comes back after a reset, and one whose reset failed, whose use
-ended in an error or that was closed does not come back. One that died while it waited (an engine that restarted) is
-not handed out, so that no rollout pays for it.
+ended in an error or that was closed does not come back. A warm box comes back in the same way for its own
+variant. One that died while it waited (an engine that restarted) is not handed out, so that no rollout pays for it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Literal
 
 import anyio
@@ -72,6 +73,7 @@ class Pool:
         self._group: TaskGroup | None = None
         self._ahead: dict[BoxSpec, deque[_Slot]] = defaultdict(deque)
         self._kept: dict[BoxSpec, list[_Slot]] = defaultdict(list)
+        self._idle: dict[_Slot, BoxSpec] = {}  # warm boxes by the variant that ran in them, the longest idle first
         self._used: dict[BoxSpec, int] = defaultdict(int)
         self._closing = False
 
@@ -96,7 +98,9 @@ class Pool:
         """As the back end's; a box opened ahead that failed is tried once more before its error is told."""
         if self._group is None or self._closing:
             return self._boxes.open(spec)
-        return self._lent(spec) if spec.reusable else self._fresh(spec)
+        if spec.reusable:
+            return self._lent(spec)
+        return self._own(spec) if spec.variant else self._fresh(spec)
 
     async def __aenter__(self) -> Pool:
         self._group = anyio.create_task_group()
@@ -106,7 +110,7 @@ class Pool:
     async def __aexit__(self, *failure: object) -> None:
         assert self._group is not None
         self._closing = True
-        for slots in (*self._ahead.values(), *self._kept.values()):
+        for slots in (*self._ahead.values(), *self._kept.values(), self._idle):
             for slot in slots:
                 slot.finished.set()
         self._group.cancel_scope.cancel()  # also what is opening; each box closes under its own shield
@@ -129,6 +133,34 @@ class Pool:
         while kept and kept[-1].died:
             await kept.pop().end()
         slot = kept.pop() if kept else await self._start(spec)
+        async with self._returning(slot, lambda: kept.append(slot)) as box:
+            yield box
+
+    @asynccontextmanager
+    async def _own(self, spec: BoxSpec) -> AsyncGenerator[Box]:
+        """A box that this variant ran in before, or a fresh one; no more wait for their variant than are in use."""
+        slot = next((idle for idle, known in self._idle.items() if known == spec), None)
+        if slot is not None:
+            del self._idle[slot]
+        plain = replace(spec, variant="")
+        self._used[plain] += 1
+        try:
+            if slot is not None and slot.died:
+                await slot.end()
+                slot = None
+            slot = slot or await self._taken(plain)
+            async with self._returning(slot, lambda: self._idle.__setitem__(slot, spec)) as box:
+                yield box
+        finally:
+            while len(self._idle) > max(1, self._used[plain]):
+                oldest = next(iter(self._idle))
+                del self._idle[oldest]
+                await oldest.end()
+            self._used[plain] -= 1
+
+    @asynccontextmanager
+    async def _returning(self, slot: _Slot, keep: Callable[[], None]) -> AsyncGenerator[Box]:
+        """The box of `slot`, kept afterwards when it could be emptied."""
         clean = False
         try:
             box = _opened(slot)
@@ -138,7 +170,7 @@ class Pool:
                 clean = True
         finally:
             if clean and not self._closing:
-                kept.append(slot)
+                keep()
             else:
                 await slot.end()
 

@@ -46,7 +46,7 @@ class SplitEvaluation:
         """Run `tree` on the inputs of `split`: how it ended, and the plain files it wrote if that was well."""
         settings = self.subject.file.eval
         command = Command(settings.run, settings.timeout_s, WORK, {**settings.env, SEED_VARIABLE: str(seed)})
-        async with self.boxes.open(self.spec) as box:
+        async with self.boxes.open(self.spec.running(tree.digest)) as box:
             if self.spec.link is not None:
                 await box.attach(self.spec.link)
             await box.put(self.subject.splits[split].inputs.entries(), DATA, read_only=True)

@@ -7,6 +7,7 @@ a guarded run should have when nobody says otherwise.
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import (
@@ -189,9 +190,11 @@ class StagesPolicy(Strict):
 
 class BoxPolicy(Strict):
     """Which back end, and what each box may use. `auto` is docker where an engine answers and has the image, else
-    embedded; it never means `process`. `image` is for docker boxes alone and is never pulled."""
+    embedded; it never means `process`. `image` is for docker boxes alone and is never pulled. `warm` keeps the box of a
+    variant for its next rollout and starts each `python` in it as a fork of one that has imported `preload`: quicker
+    for many short rollouts, and weaker."""
 
-    added: ClassVar[frozenset[str]] = frozenset({"image"})
+    added: ClassVar[frozenset[str]] = frozenset({"image", "warm", "preload"})
 
     backend: BoxName = "auto"
     memory_mb: int = Field(default=2048, ge=16)
@@ -201,11 +204,19 @@ class BoxPolicy(Strict):
     open_files: int = Field(default=256, ge=16)
     output_kb: int = Field(default=1024, ge=1)
     image: str | None = None
+    warm: bool = False
+    preload: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")], ...] = ()
+
+    @model_validator(mode="after")
+    def _preload_is_for_a_warm_python(self) -> Self:
+        if self.preload and not self.warm:
+            raise ValueError("preload needs warm = true")
+        return self
 
     @property
     def limits(self) -> Limits:
         """The limits of one box."""
-        return Limits(**self.model_dump(exclude={"backend", "image"}))
+        return Limits(**self.model_dump(include={field.name for field in fields(Limits)}))
 
 
 class Policy(Strict):

@@ -160,7 +160,7 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None =
         standing = fold(rows)
     body = run_body(rows)
     subject, policy = await _pinned(body, hold.store)
-    spec = BoxSpec(owner=owner_of(hold.folder), limits=policy.box.limits)
+    spec = spec_of(hold, policy)
     agent = make_proposer(policy.agent.name, cast("Mapping[str, Json]", policy.agent.config))
     if isinstance(agent, Equipped):
         fixed = subject.root if policy.archive.control == "fixed_agent" else None
@@ -190,6 +190,12 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None =
         models=models,
         seeds=sown(body),
     )
+
+
+def spec_of(hold: Hold, policy: Policy) -> BoxSpec:
+    """What every box of a run is."""
+    box = policy.box
+    return BoxSpec(owner_of(hold.folder), box.limits, warm=box.preload if box.warm else None)
 
 
 def _link(models: Server | None) -> Callable[[], Link] | None:

@@ -22,6 +22,14 @@ class Gone(Exception):  # noqa: N818 - not an error: the usual end
     """The host closed the wire: nothing is left to live for."""
 
 
+class Become(BaseException):
+    """In a fork of a warm worker: leave the worker, and be this command."""
+
+    def __init__(self, argv):
+        super().__init__()
+        self.argv = argv
+
+
 class ignoring:  # noqa: N801 - reads as a verb
     """contextlib.suppress, whose import costs 3 ms a box."""
 

@@ -6,7 +6,7 @@ import resource
 import select
 import time
 
-from frames import CHUNK, DATA, END, ERR, EXIT, OUT, RELAY, Gone, ignoring, pack, unpack
+from frames import CHUNK, DATA, END, ERR, EXIT, OUT, RELAY, Become, Gone, ignoring, pack, unpack
 from sweep import others, sweep
 from watch import oom_kills, over
 
@@ -93,7 +93,11 @@ def _become(argv, environment, cwd, ends, config):
         _lower(resource.RLIMIT_NOFILE, config.open_files)
         if config.nproc:
             _lower(resource.RLIMIT_NPROC, config.nproc)
+        if config.warm is not None and config.warm.fits(argv, environment):
+            config.warm.become(argv, environment)
         os.execvpe(argv[0], argv, environment)
+    except Become:
+        raise
     except BaseException as error:
         with ignoring(BaseException):
             os.write(2, b"strop: cannot run %s: %s\n" % (argv[0], str(error).encode()))

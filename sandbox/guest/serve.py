@@ -10,7 +10,24 @@ import os
 import sys
 
 from files import get, put, wipe
-from frames import CONFIG, EXEC, FAIL, GET, HELLO, OK, PING, PUT, RELAY, RESET, Gone, Wire, ignoring, pack, unpack
+from frames import (
+    CONFIG,
+    EXEC,
+    FAIL,
+    GET,
+    HELLO,
+    OK,
+    PING,
+    PUT,
+    RELAY,
+    RESET,
+    Become,
+    Gone,
+    Wire,
+    ignoring,
+    pack,
+    unpack,
+)
 from run import run
 from sweep import sweep
 
@@ -35,6 +52,7 @@ class Config:
         self.watch_memory = values[b"watch_memory"] == b"1"
         self.watch_pids = values[b"watch_pids"] == b"1"
         self.relay = None
+        self.warm = None
         self._oom = oom
 
     def arm(self):
@@ -52,7 +70,9 @@ class Config:
 
 
 def main():
-    """Serve until the host is gone, then take everything along."""
+    """Serve until the host is gone, then take everything along. Returns in a fork alone: the words of the
+    command that it is to be.
+    """
     init = os.getpid() == 1
     wire, trouble = _own_descriptors()
     oom = _oom_score()
@@ -62,15 +82,16 @@ def main():
     try:
         wire.send(HELLO, 0, pack([VERSION, b"%d" % os.getpid(), b"1" if hardened else b"0"]))
         _serve(wire, init=init, oom=oom)
+    except Become as command:
+        return command.argv
     except Gone:
         pass
     except BaseException as error:
         with ignoring(OSError):
             os.write(trouble, f"worker: {type(error).__name__}: {error}\n".encode()[:2000])
-    finally:
-        if not init:
-            sweep(init=False)
-        os._exit(0)
+    if not init:
+        sweep(init=False)
+    os._exit(0)
 
 
 def _serve(wire, *, init, oom):
@@ -78,8 +99,7 @@ def _serve(wire, *, init, oom):
     while True:
         kind, channel, payload = wire.next()
         if kind == CONFIG:
-            config = Config(unpack(payload), init=init, oom=oom)
-            wire.send(OK, channel)
+            config = _configured(wire, channel, payload, init=init, oom=oom)
         elif kind == PING:
             wire.send(OK, channel, payload)
         elif config is None:
@@ -99,6 +119,24 @@ def _serve(wire, *, init, oom):
             pass  # of a connection that ended with its command
         else:
             wire.send(FAIL, channel, pack([b"0", b"unknown request"]))
+
+
+def _configured(wire, channel, payload, *, init, oom):
+    """The box as the host says it is; None when a module that it declares cannot be imported."""
+    fields = unpack(payload)
+    config = Config(fields, init=init, oom=oom)
+    warm = dict(zip(fields[::2], fields[1::2], strict=True)).get(b"warm", b"")
+    if warm:
+        from warm import Warm  # only where it is asked for
+
+        python, *modules = warm.split(b"\0")
+        try:
+            config.warm = Warm(python, [name.decode() for name in modules], _prctl())
+        except BaseException as error:
+            wire.send(FAIL, channel, pack([b"0", f"cannot import: {type(error).__name__}: {error}".encode()[:1000]]))
+            return None
+    wire.send(OK, channel)
+    return config
 
 
 def _listen(wire, channel, config):
@@ -151,17 +189,23 @@ def _oom_score():
 
 
 def _harden(*, init):
-    try:
-        import ctypes
-
-        prctl = ctypes.CDLL(None).prctl
-    except (ImportError, OSError):
+    prctl = _prctl()
+    if prctl is None:
         return False
     if init and BOUND in sys.argv:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # the monitor's; what holds the wire is noticed by its end
     if not init:
         prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     return prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) == 0
+
+
+def _prctl():
+    try:
+        import ctypes
+
+        return ctypes.CDLL(None).prctl
+    except (ImportError, OSError):
+        return None
 
 
 if __name__ == "__main__":

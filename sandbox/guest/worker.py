@@ -8,4 +8,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from serve import main  # noqa: E402 - found through the line above
 
-main()
+command = main()
+if command is not None:  # in a fork of a warm worker
+    from warm import start
+
+    start(command)

@@ -14,10 +14,10 @@ from harness.evaluation.choose import evaluation_of
 from harness.records import RolloutKey, Split
 from harness.research.baseline import measure_root
 from harness.research.bench import bench
+from harness.research.opening import spec_of
 from harness.research.redteam.base import Attack, Target
 from harness.research.redteam.trial import Finding, aim, attempt
 from harness.research.redteam.unguarded import Naive, Taken
-from harness.research.runs import owner_of
 from harness.research.session import Session
 from harness.research.standing import ROOT
 
@@ -64,7 +64,7 @@ async def redteam(
             )
         await measure_root(session, await session.store.write(session.subject.root))
         target = await aim(session)
-        spec = BoxSpec(owner_of(session.hold.folder), session.policy.box.limits)
+        spec = spec_of(session.hold, session.policy)
         await _hurry(session, boxes, spec)
         found: dict[int, Finding] = {}
         taken: dict[str, Taken] = {}
