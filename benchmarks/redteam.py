@@ -1,6 +1,6 @@
 """The red team on digits (split), on an inline copy of it and on a pytest subject: the tables of docs/redteam.md.
 
-python benchmarks/redteam.py [--only split inline pytest] [--unguarded] > tables.md
+python benchmarks/redteam.py [--only split inline pytest] [--unguarded] [--box embedded] > tables.md
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", default=["split", "inline", "pytest"])
     parser.add_argument("--unguarded", action="store_true")
+    parser.add_argument("--box", default="embedded", choices=["embedded", "docker"])
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
@@ -87,7 +88,7 @@ async def main() -> None:
             "pytest": make_suite(place / "suite"),
         }
         for name in args.only:
-            found = await redteam(subjects[name], attacks(), unguarded=args.unguarded)
+            found = await redteam(subjects[name], attacks(), unguarded=args.unguarded, overrides={"box.backend": args.box})
             print(f"## {name}\n\n{table(found)}\n", flush=True)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from harness.cli.output import console, print_json
 from harness.report.claims import (
+    baseline_claim,
     cost_claim,
     holdout_claim,
     isolation_claim,
@@ -77,6 +78,8 @@ def rows(summary: Mapping[str, Json]) -> list[tuple[str, str]]:
         ("report", str(summary["report"]) if Path(str(summary["report"])).is_file() else f"strop report {run}"),
         ("diff", f"strop diff {run}"),
     ]
+    if baseline := baseline_claim(summary):
+        found.insert(next(at for at, row in enumerate(found) if row[0] == "cost"), ("baseline", baseline))
     if ahead := working_tree_claim(part(summary, "uncommitted")):
         found.insert(2, ("tree", ahead))
     advice = ROOTLESS if rootless(summary) else NEXT.get(str(summary["state"]))

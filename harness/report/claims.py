@@ -51,7 +51,7 @@ def claims(summary: Mapping[str, Json]) -> list[Claim]:
             number(before.get("metric")),
             number(after.get("metric")),
             change(as_float(after.get("metric")), as_float(before.get("metric"))),
-            "; ".join(filter(None, [_how(before, after), _paired(part(vault, "gain")), _sampled(vault)])),
+            "; ".join(filter(None, [_how(before, after), _paired(part(vault, "gain"))])),
             interval(before.get("ci")),
             interval(after.get("ci")),
         ),
@@ -83,6 +83,23 @@ def vault_claim(summary: Mapping[str, Json]) -> str:
     if vault.get("why"):
         return f"none: {line(str(vault['why']))}"
     return "not opened yet"
+
+
+def baseline_claim(summary: Mapping[str, Json]) -> str:
+    """What reruns of the root would have come to for the same budget, and how much is right on every repeat."""
+    found = part(summary, "baseline")
+    if not found:
+        return ""
+    k, sides, luck = found.get("k"), part(found, "on_all"), part(found, "luck")
+    if found.get("deterministic"):
+        return f"the root run again: {number(found.get('best_of'))}, as deterministic as every repeat of the best"
+    unit = "per example" if found.get("by") == "examples" else "of whole runs"
+    best_of = f"the root's best of {k} {unit}: {number(found.get('best_of'))} on vault"
+    on_all = f"worst of {k}: root {number(sides.get('root'))}, best {number(sides.get('best'))}"
+    lucky = (
+        f"{count(as_float(luck.get('rollouts')) or 0)} lucky reruns of the root would read {number(luck.get('metric'))}"
+    )
+    return f"{best_of}; {on_all}; {lucky} on visible"
 
 
 def cost_claim(summary: Mapping[str, Json]) -> str:
@@ -232,16 +249,6 @@ def _count(value: Json, noun: str, one: str = "", many: str = "s") -> str:
 def _how(before: Mapping[str, Json], after: Mapping[str, Json]) -> str:
     reasons = [str(side[key]) for side in (after, before) for key in ("interval", "why") if side.get(key)]
     return line(reasons[0]) if reasons else ""
-
-
-def _sampled(vault: Mapping[str, Json]) -> str:
-    """What more sampling of the root alone would give, and how much is right on every repeat."""
-    root, best = (part(part(vault, "sampling"), side) for side in ("root", "best"))
-    if not root or not best:
-        return ""
-    repeats = root.get("repeats")
-    found = f"root, best of {repeats}: {number(root.get('best_of'))}"
-    return f"{found}; on all {repeats}: root {number(root.get('on_all'))}, best {number(best.get('on_all'))}"
 
 
 def _paired(gain: Mapping[str, Json]) -> str:

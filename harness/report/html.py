@@ -16,6 +16,7 @@ from plotly.offline import get_plotlyjs  # pyright: ignore[reportMissingTypeStub
 from harness.errors import StorageError
 from harness.records import Json, Verdict
 from harness.report.claims import (
+    baseline_claim,
     budget_rows,
     claims,
     evidence_rows,
@@ -56,6 +57,7 @@ def render(view: RunView) -> str:
         claims=claims(view.summary),
         holdout=holdout_claim(view.summary),
         vault=vault_claim(view.summary),
+        baseline=baseline_claim(view.summary),
         facts=_facts(view),
         budget=_budget(view.summary),
         colours={str(verdict): colour for verdict, colour in COLOURS.items()},

@@ -13,6 +13,7 @@ from harness.errors import InputError
 from harness.records import Json, Split
 from harness.research.account import isolation_of, origin_of, sealed_wall_s, state_of, uncommitted_in
 from harness.research.cross_check import fold
+from harness.research.matched import matched_baseline
 from harness.research.models import model_account
 from harness.research.standing import ROOT, Standing
 from harness.research.statistics import holdout_epsilon
@@ -26,6 +27,7 @@ async def summarize(folder: Path) -> dict[str, Json]:
         counts = await archive.rollout_counts()
         wall = await archive.wall_s()
         models = await model_account(archive, run_limits(rows))
+        baseline = await matched_baseline(archive, _by_kind(rows).get("vault"), fold(rows))
     finally:
         await archive.aclose()
     state, reason = state_of(rows, live=holder(folder) is not None)
@@ -39,6 +41,7 @@ async def summarize(folder: Path) -> dict[str, Json]:
         "subject_folder": came_from,
         "subject_commit": commit,
         "uncommitted": uncommitted_in(rows),
+        "baseline": baseline,
         "lost_rollouts": counts.lost,
         "budget": {
             **_budget(found, counts.finished, max(wall, sealed_wall_s(rows))),

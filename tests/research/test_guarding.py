@@ -1,11 +1,17 @@
 """Gate, guards, rotation and divergence in whole runs on the toy."""
 
+import html
 import json
 
+import pytest
 from research.test_run import bodies, play, verdicts
 from support.toy import NOISY_TRAIN, SCORE, STROP, TRAIN, make_toy
 
+from harness.cli.ending import rows
 from harness.events import RunStopped, TicketDecided
+from harness.report.html import write_report
+from harness.research.matched import by_luck
+from harness.research.standing import Standing
 
 
 async def evidence(run, ticket):
@@ -157,3 +163,45 @@ async def test_the_vault_says_what_sampling_alone_would_give(tmp_path):
     sampling = run.summary["vault"]["sampling"]
     assert sampling["root"]["repeats"] == 4
     assert sampling["root"]["best_of"] <= run.summary["vault"]["root"]["metric"] <= sampling["root"]["on_all"]
+    baseline = run.summary["baseline"]
+    assert (baseline["k"], baseline["by"], baseline["deterministic"]) == (4, "examples", False)
+    assert baseline["best_of"] == pytest.approx(sampling["root"]["best_of"])
+    assert baseline["on_all"]["best"] == pytest.approx(sampling["best"]["on_all"])
+    assert baseline["luck"]["metric"] < run.summary["root"]["metric"]
+    assert "lucky reruns of the root would read" in dict(rows(run.summary))["baseline"]
+
+
+async def test_a_deterministic_root_run_again_is_no_better(tmp_path):
+    _, run = await play(make_toy(tmp_path / "toy"), tmp_path / "runs", script=["value 60"])
+    baseline, vault = run.summary["baseline"], run.summary["vault"]
+    assert baseline["k"] == 1
+    assert baseline["best_of"] == pytest.approx(vault["root"]["metric"])
+    assert baseline["on_all"]["best"] == pytest.approx(vault["best"]["metric"])
+    assert baseline["luck"]["metric"] == run.summary["root"]["metric"]
+    assert "deterministic" in dict(rows(run.summary))["baseline"]
+    assert dict(rows(run.summary))["baseline"] in (await page(run.folder))
+
+
+async def test_whole_runs_stand_in_where_the_metric_is_no_mean_of_examples(tmp_path):
+    score = SCORE.replace(', "items": items', "")
+    _, run = await play(
+        make_toy(tmp_path / "toy", train=NOISY_TRAIN, score=score), tmp_path / "runs", script=["value 69"]
+    )
+    baseline = run.summary["baseline"]
+    assert (baseline["k"], baseline["by"]) == (4, "runs")
+    assert baseline["best_of"] < run.summary["vault"]["root"]["metric"] < baseline["on_all"]["root"]
+
+
+def test_luck_grows_with_the_reruns_and_is_none_without_noise():
+    standing = Standing("max", deterministic=False, noise=0.1, reference={"v0": 0.5})
+    found = [by_luck(standing, count) for count in (1, 2, 30, 300)]
+    assert found[0] == 0.5
+    assert found == sorted(found)
+    assert found[-1] == pytest.approx(0.5 + 0.1 * 2.85, abs=0.01)  # E[max of 300 normals] is 2.85 deviations
+    standing.deterministic = True
+    assert by_luck(standing, 300) == 0.5
+
+
+async def page(folder):
+    await write_report(folder, None)
+    return html.unescape((folder / "report.html").read_text())
