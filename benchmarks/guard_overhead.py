@@ -11,6 +11,7 @@ how many seconds of processor time a candidate takes: the price is fixed, so its
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import statistics
 import sys
@@ -35,7 +36,6 @@ from harness.box.pool import Pool
 from harness.evaluation.split import SplitEvaluation
 from harness.events import TicketDecided
 from harness.repo.store import TreeStore
-from harness.research.session import Hold
 from harness.tree import Entry
 
 BUSY = "import time\nwhile time.process_time() < WORK:\n    pass\nids ="
@@ -48,7 +48,7 @@ PARTS: dict[str, tuple[type, str]] = {
     "store: a rollout begins": (SqliteArchive, "begin_rollout"),
     "store: a rollout ends": (SqliteArchive, "finish_rollout"),
     "store: a proposal": (SqliteArchive, "store_proposal"),
-    "ledger: an entry": (Hold, "append"),
+    "ledger: a ticket": (SqliteArchive, "commit"),
 }
 spent: dict[str, list[float]] = defaultdict(list)
 
@@ -101,10 +101,11 @@ async def guarded(subject: Path, runs: Path, steps: int) -> tuple[list[float], f
         async for event in run.events:
             if isinstance(event, TicketDecided):
                 marks.append(time.perf_counter())
-                spent.clear() if len(marks) == 1 else None
+                if len(marks) == 1:
+                    spent.clear()
                 if len(marks) == steps + 1:
                     parts.append({name: sum(took) / steps for name, took in spent.items()})
-    took = [after - before for before, after in zip(marks, marks[1:], strict=False)]
+    took = [after - before for before, after in itertools.pairwise(marks)]
     return took, time.perf_counter() - began - sum(took)
 
 

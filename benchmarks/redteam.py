@@ -88,7 +88,9 @@ async def main() -> None:
             "pytest": make_suite(place / "suite"),
         }
         for name in args.only:
-            found = await redteam(subjects[name], attacks(), unguarded=args.unguarded, overrides={"box.backend": args.box})
+            found = await redteam(
+                subjects[name], attacks(), unguarded=args.unguarded, overrides={"box.backend": args.box}
+            )
             print(f"## {name}\n\n{table(found)}\n", flush=True)
 
 
