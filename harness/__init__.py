@@ -5,7 +5,7 @@ Layers, from the bottom; each imports only what stands above it in this list, si
     0  errors records tree streams clock failpoint events limits resources untrusted version
     1  policy
     2  model box repo archive
-    3  agent optimizer
+    3  agent optimizer telemetry
     4  evaluation
     5  research
     6  report

@@ -78,4 +78,11 @@ class RunFinished:
     summary: Mapping[str, Json]
 
 
-Event = RunStarted | RootMeasured | TicketStarted | RolloutFinished | TicketDecided | RunStopped | RunFinished
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something to know that decides nothing."""
+
+    text: str
+
+
+Event = RunStarted | RootMeasured | TicketStarted | RolloutFinished | TicketDecided | RunStopped | RunFinished | Notice

@@ -29,6 +29,7 @@ LAYERS = {
     "archive": 2,
     "agent": 3,
     "optimizer": 3,
+    "telemetry": 3,
     "evaluation": 4,
     "research": 5,
     "report": 6,

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Protocol, Self, TextIO
 from harness.cli.failure import silence
 from harness.cli.output import VERDICT_STYLE
 from harness.clock import Clock, SystemClock
-from harness.events import Event, RootMeasured, RunFinished, RunStarted, RunStopped, TicketDecided, TicketStarted
+from harness.events import (
+    Event,
+    Notice,
+    RootMeasured,
+    RunFinished,
+    RunStarted,
+    RunStopped,
+    TicketDecided,
+    TicketStarted,
+)
 from harness.report.claims import brief
 from harness.report.numbers import as_float, change, duration, metric, part
 from harness.untrusted import line
@@ -60,6 +69,8 @@ class Progress:
                 self._decided(event)
             case RunStopped():
                 self.stopped = f"{event.reason}: {event.detail}" if event.detail else event.reason
+            case Notice():
+                self.notice = event.text
             case _:
                 pass
 
@@ -142,6 +153,8 @@ class QuietDisplay(PlainDisplay):
 
     def take(self, event: Event) -> None:
         self.progress.take(event)
+        if isinstance(event, Notice):
+            self.say(event.text)
 
 
 class JsonDisplay(PlainDisplay):
@@ -189,24 +202,32 @@ class LiveDisplay:
 
 def plain_line(progress: Progress, event: Event) -> str:
     """The line an event makes in a plain log; empty when it makes none."""
+    text = ""
     match event:
         case RunStarted():
-            verb = "resumed" if event.resumed else "started"
-            return (
-                f"{verb} {event.run_id}: {line(event.subject)}, {event.metric} ({event.direction}), seed {event.seed}, "
-                f"{event.workers} workers, {event.steps} steps, box {event.isolation}\nfolder {event.folder}"
-            )
+            text = _started_line(event)
         case RootMeasured():
             sure = "deterministic" if event.deterministic else f"noise {event.noise:.3g}"
-            return f"root v0 {metric(event.score)} ({sure})"
+            text = f"root v0 {metric(event.score)} ({sure})"
         case TicketDecided():
-            return _decision_line(progress, event)
+            text = _decision_line(progress, event)
         case RunStopped():
-            return f"stopped: {line(progress.stopped)}"
+            text = f"stopped: {line(progress.stopped)}"
         case RunFinished():
-            return str(event.summary["state"])
+            text = str(event.summary["state"])
+        case Notice():
+            text = f"strop: {line(event.text, 400)}"
         case _:
-            return ""
+            pass
+    return text
+
+
+def _started_line(event: RunStarted) -> str:
+    verb = "resumed" if event.resumed else "started"
+    return (
+        f"{verb} {event.run_id}: {line(event.subject)}, {event.metric} ({event.direction}), seed {event.seed}, "
+        f"{event.workers} workers, {event.steps} steps, box {event.isolation}\nfolder {event.folder}"
+    )
 
 
 def _decision_line(progress: Progress, event: TicketDecided) -> str:

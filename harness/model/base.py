@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from harness.records import Json, ModelCall, Reply
+from harness.records import Json, ModelCall, Reply, Spend
 
 PROPOSER, TASK, JUDGE, OPTIMIZER = "proposer", "task", "judge", "optimizer"
 
@@ -19,6 +19,24 @@ class Caller:
     ticket: int
     role: str = PROPOSER
     variant: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A call that has ended, as a watcher is told of it: neither what was asked nor what was said.
+
+    `model` is the upstream's name for it; `began_ns` is the wall clock in nanoseconds; `error` is "" for an answer.
+    """
+
+    caller: Caller
+    model: str
+    base_url: str
+    dialect: str
+    most_out: int
+    began_ns: int
+    spent: Spend
+    cached_in: int
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from harness.errors import BudgetError, IntegrityError, ModelError, StropError
 from harness.model.allowance import Allowance
-from harness.model.base import Asked, Caller, Dialect, Journal, refused
+from harness.model.base import Asked, Caller, Dialect, Journal, Seen, refused
 from harness.model.dialects import dialect_of, nearest
 from harness.model.faults import Fault
 from harness.model.past import Past, unsettled
@@ -35,7 +35,10 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 
 @dataclass
 class Gateway:
-    """Answers calls. `fault` is why the run must stop, once that is so; `recorded_only` never asks an upstream."""
+    """Answers calls. `fault` is why the run must stop, once that is so; `recorded_only` never asks an upstream.
+
+    `watch` is told of each call that was really made, once it has ended.
+    """
 
     routes: Mapping[str, Route]
     journal: Journal
@@ -48,6 +51,7 @@ class Gateway:
     replayed: int = 0
     refused: BudgetError | None = None
     refusals: dict[Caller, BudgetError] = field(default_factory=dict[Caller, BudgetError])
+    watch: Callable[[Seen], None] | None = None
 
     def check(self) -> None:
         """Raises why the run must stop, if it must."""
@@ -119,9 +123,33 @@ class _Paid:
     request: Request
     call: ModelCall
     sink: Sink
-    started: bool = False
+    cached_in: int = 0
+    error: str = "cancelled"
 
     async def run(self) -> None:
+        """Answer it; then tell who watches, however it ended."""
+        began = time.time_ns()
+        try:
+            await self._run()
+        finally:
+            if self.gateway.watch is not None:
+                self.gateway.watch(self._seen(began))
+
+    def _seen(self, began_ns: int) -> Seen:
+        call, route = self.call, self.route
+        return Seen(
+            Caller(call.ticket, call.role, call.variant),
+            route.model,
+            route.policy.base_url,
+            call.dialect,
+            self.request.asked.most_out,
+            began_ns,
+            call.spent,
+            self.cached_in,
+            self.error,
+        )
+
+    async def _run(self) -> None:
         give_up = time.monotonic() + self.route.policy.patience_s
         tries = 0
         while True:
@@ -166,8 +194,10 @@ class _Paid:
             self.route.worked = True
             settled = True
             await self._settle(worst, trial, reply)
+            self.error = ""
         except Fault as fault:
             settled = True
+            self.error = str(fault.status) if fault.reply is not None else "upstream"
             return await self._failed(fault, worst, trial)
         finally:
             if not settled:
@@ -205,6 +235,7 @@ class _Paid:
     async def _settle(self, worst: Spend, trial: Trial, reply: Reply | None) -> None:
         """What the try took, in the budget and on disk."""
         counted, estimated = trial.counted()
+        self.cached_in += counted.cached_in
         price = self.route.price
         spent = Spend(1, counted.tokens_in or 0, counted.tokens_out or 0, price.of(counted), estimated)
         self.gateway.allowance.settle(self.call.role, worst, spent)
@@ -213,6 +244,7 @@ class _Paid:
             await self.gateway.journal.finish_call(self.call)
 
     async def _over_budget(self, error: BudgetError) -> None:
+        self.error = "budget"
         self.gateway.refused = self.gateway.refused or error
         self.gateway.refusals[Caller(self.call.ticket, self.call.role, self.call.variant)] = error
         reply = refused(self.request.dialect, 429, "insufficient_quota", f"strop: {error.message}")

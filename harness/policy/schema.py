@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
+import re
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import (
@@ -219,10 +220,30 @@ class BoxPolicy(Strict):
         return Limits(**self.model_dump(include={field.name for field in fields(Limits)}))
 
 
+class TelemetryPolicy(Strict):
+    """Who else is told what a run does; nobody, by default, and no prompt or reply ever.
+
+    `otlp` sends spans to an OpenTelemetry collector: its base URL, or true for the environment's
+    OTEL_EXPORTER_OTLP_ENDPOINT. `tracker` is module:function, or an entry point of `harness.trackers`.
+    """
+
+    otlp: bool | str = False
+    tracker: str = ""
+
+    @field_validator("otlp")
+    @classmethod
+    def _address(cls, value: bool | str) -> bool | str:
+        if isinstance(value, str) and not re.fullmatch(r"https?://[^\s/@]+(/[^\s]*)?", value):
+            raise ValueError(
+                "must be true, or an http(s) address without a password in it (keys go in OTEL_EXPORTER_OTLP_HEADERS)"
+            )
+        return value
+
+
 class Policy(Strict):
     """Everything a run obeys."""
 
-    added: ClassVar[frozenset[str]] = frozenset({"archive", "select", "stages", "models"})
+    added: ClassVar[frozenset[str]] = frozenset({"archive", "select", "stages", "models", "telemetry"})
 
     name: str = "guarded"
     agent: AgentPolicy = AgentPolicy()
@@ -236,6 +257,7 @@ class Policy(Strict):
     select: SelectPolicy = SelectPolicy()
     stages: StagesPolicy = StagesPolicy()
     models: dict[str, ModelPolicy] = Field(default_factory=dict)
+    telemetry: TelemetryPolicy = TelemetryPolicy()
 
 
 class SubjectTable(Strict):

@@ -42,6 +42,7 @@ from harness.research.rollouts import Rollouts
 from harness.research.runs import owner_of
 from harness.research.seeds import Sowing, sown
 from harness.research.session import Emit, Hold, Session
+from harness.research.watching import check_telemetry
 from harness.tree import Tree
 from harness.version import VERSION
 
@@ -78,6 +79,7 @@ async def plan(
     subject = await anyio.to_thread.run_sync(cut, loaded.file, whole, folder / SUBJECT_FILE)
     agent = make_proposer(loaded.policy.agent.name, cast("Mapping[str, Json]", loaded.policy.agent.config))
     check_models(agent, loaded.policy)
+    await anyio.to_thread.run_sync(check_telemetry, loaded.policy)
     check_subject(agent, subject, loaded.policy)
     _check_control(agent, loaded.policy)
     _check_sowing(agent, loaded.policy, sowing)

@@ -34,7 +34,7 @@ class Rollouts:
     `canary` proves that a box works when a rollout's box keeps failing: if it does, the candidate breaks boxes and
     the outcome says infra_error; if not, the machine is at fault and InfraError ends the session. `longest_s` is the
     longest candidate run seen, in seconds. `veil` hides what a seed is for from who is given it. `link` is the gateway
-    that candidates are offered, where the policy names models.
+    that candidates are offered, where the policy names models. `began` is told of each that is really run.
     """
 
     archive: Archive
@@ -47,6 +47,7 @@ class Rollouts:
     longest_s: float = 0.0
     veil: str = ""
     link: Callable[[RolloutKey], Link] | None = None
+    began: Callable[[RolloutKey], None] | None = None
     _running: dict[RolloutKey, anyio.Event] = field(default_factory=dict[RolloutKey, anyio.Event])
 
     def seed_of(self, key: RolloutKey) -> int:
@@ -80,6 +81,8 @@ class Rollouts:
                 return stored
             failpoint("rollout-begun")
             async with self.slots:
+                if self.began is not None:
+                    self.began(key)
                 outcome = await self._attempt(key, tree, self.given(key), evaluation)
             failpoint("rollout-ran")
             await self.archive.finish_rollout(key, outcome)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import socket
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +47,8 @@ from harness.research.stop import Stop
 from harness.research.summary import summarize
 from harness.research.vault import leave_vault_shut, open_vault
 from harness.research.verify import settle_anchor
+from harness.research.watching import Watch, watching
+from harness.telemetry.tracker import LogFunction, Tracker
 
 _HEARTBEAT_S = 2.0
 
@@ -62,6 +64,7 @@ class Run:
     folder: Path
     events: MemoryObjectReceiveStream[Event]
     summary: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    trackers: Sequence[Tracker | LogFunction] = ()
     _engine: Engine | None = None
     _drain: bool = False
 
@@ -90,11 +93,13 @@ async def open_run(
     start: Path | None = None,
     start_best: int | None = None,
     clock: Clock | None = None,
+    trackers: Sequence[Tracker | LogFunction] = (),
 ) -> AsyncGenerator[Run]:
     """A new run on the subject folder. `overrides` are dotted policy keys, as in {"budget.steps": 20}.
 
     `start` is an earlier run's folder or an exported archive whose variants, or the `start_best` best of them, are
     proposed first.
+    `trackers` are given the run's numbers as it goes: objects with log(numbers, step), or such functions.
 
     Raises InputError before anything is written, BoxUnavailableError, StorageError.
     """
@@ -111,11 +116,13 @@ async def open_run(
         await store.create()
         hold = Hold(folder, archive, store, clock)
         await begin(made, hold)
-        yield await stack.enter_async_context(_live(hold, resumed=False))
+        yield await stack.enter_async_context(_live(hold, trackers, resumed=False))
 
 
 @asynccontextmanager
-async def resume_run(folder: Path | str, *, clock: Clock | None = None) -> AsyncGenerator[Run]:
+async def resume_run(
+    folder: Path | str, *, clock: Clock | None = None, trackers: Sequence[Tracker | LogFunction] = ()
+) -> AsyncGenerator[Run]:
     """Go on with an interrupted run, under the policy and the subject it started with.
 
     Raises InputError when it is finished, RunBusyError when another process owns it, IntegrityError.
@@ -134,13 +141,13 @@ async def resume_run(folder: Path | str, *, clock: Clock | None = None) -> Async
         await store.open()
         await settle_anchor(archive, store)
         hold = Hold(folder, archive, store, clock)
-        yield await stack.enter_async_context(_live(hold, resumed=True))
+        yield await stack.enter_async_context(_live(hold, trackers, resumed=True))
 
 
 @asynccontextmanager
-async def _live(hold: Hold, *, resumed: bool) -> AsyncGenerator[Run]:
+async def _live(hold: Hold, trackers: Sequence[Tracker | LogFunction], *, resumed: bool) -> AsyncGenerator[Run]:
     send, receive = anyio.create_memory_object_stream[Event](math.inf)
-    run = Run(hold.folder.name, hold.folder, receive)
+    run = Run(hold.folder.name, hold.folder, receive, trackers=trackers)
     failure: list[BaseException] = []
     with send, receive:
         try:
@@ -162,14 +169,17 @@ async def _drive(
     """The whole of one session; its own errors are handed over instead of raised through the group."""
     with send:
         try:
-            run.summary = await _session(run, hold, resumed, send)
+            policy = recorded_policy(await hold.archive.ledger())
+            async with watching(run.run_id, policy, run.trackers, send.send_nowait) as watch:
+                run.summary = await _session(run, hold, resumed, watch)
+                watch.show(RunFinished(run.summary))
         except Exception as error:
             failure.append(single(error))
             return
         send.send_nowait(RunFinished(run.summary))
 
 
-async def _session(run: Run, hold: Hold, resumed: bool, send: MemoryObjectSendStream[Event]) -> Mapping[str, Json]:
+async def _session(run: Run, hold: Hold, resumed: bool, watch: Watch) -> Mapping[str, Json]:
     archive, clock = hold.archive, hold.clock
     rows = await archive.ledger()
     boxes = recorded_boxes(rows)
@@ -179,8 +189,8 @@ async def _session(run: Run, hold: Hold, resumed: bool, send: MemoryObjectSendSt
     reason = "its session ended early; `strop resume` goes on"
     try:
         async with _models(hold) as models, pooled(boxes) as ready:
-            session = await _open(hold, ready, send, models)
-            send.send_nowait(_started(session, resumed))
+            session = await _open(hold, ready, watch, models)
+            watch.tell(_started(session, resumed))
             async with anyio.create_task_group() as group:
                 group.start_soon(_beat, archive, clock, started)
                 engine = await _prepare(session, earlier, started)
@@ -207,12 +217,17 @@ async def _models(hold: Hold) -> AsyncGenerator[Server | None]:
         yield server
 
 
-async def _open(hold: Hold, boxes: Boxes, send: MemoryObjectSendStream[Event], models: Server | None) -> Session:
+async def _open(hold: Hold, boxes: Boxes, watch: Watch, models: Server | None) -> Session:
     await boxes.prepare()
     runs = await anyio.to_thread.run_sync(list_runs, hold.folder.parent)
     dead = [owner_of(path) for path in runs if path != hold.folder and holder(path) is None]
     await boxes.reap([owner_of(hold.folder), *dead])  # our own name too: an earlier session of this run may have died
-    return await assemble(hold, boxes, send.send_nowait, models)
+    session = await assemble(hold, boxes, watch.tell, models)
+    if watch.watchers:
+        session.rollouts.began = watch.rollout
+        if models is not None:
+            models.gateway.watch = watch.call
+    return session
 
 
 async def _still_there(hold: Hold, error: Exception) -> None:

@@ -1,0 +1,1 @@
+"""Telemetry: what a run does, told to tracing back ends and experiment trackers; off unless asked for."""
