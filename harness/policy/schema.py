@@ -7,8 +7,8 @@ a guarded run should have when nobody says otherwise.
 from __future__ import annotations
 
 import math
-from dataclasses import fields
 import re
+from dataclasses import fields
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import (
