@@ -7,7 +7,6 @@ a guarded run should have when nobody says otherwise.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import fields
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -20,6 +19,7 @@ from pydantic import (
 from harness.limits import Limits
 from harness.policy.honest import GuardTable, PlausibleTable
 from harness.policy.strict import Strict
+from harness.policy.telemetry import TelemetryPolicy
 from harness.records import Direction, Split
 
 Argv = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -218,26 +218,6 @@ class BoxPolicy(Strict):
     def limits(self) -> Limits:
         """The limits of one box."""
         return Limits(**self.model_dump(include={field.name for field in fields(Limits)}))
-
-
-class TelemetryPolicy(Strict):
-    """Who else is told what a run does; nobody, by default, and no prompt or reply ever.
-
-    `otlp` sends spans to an OpenTelemetry collector: its base URL, or true for the environment's
-    OTEL_EXPORTER_OTLP_ENDPOINT. `tracker` is module:function, or an entry point of `harness.trackers`.
-    """
-
-    otlp: bool | str = False
-    tracker: str = ""
-
-    @field_validator("otlp")
-    @classmethod
-    def _address(cls, value: bool | str) -> bool | str:
-        if isinstance(value, str) and not re.fullmatch(r"https?://[^\s/@]+(/[^\s]*)?", value):
-            raise ValueError(
-                "must be true, or an http(s) address without a password in it (keys go in OTEL_EXPORTER_OTLP_HEADERS)"
-            )
-        return value
 
 
 class Policy(Strict):
