@@ -38,6 +38,7 @@ class BoxSpec:
     `reusable` promises that pinned code alone runs in it, so that a pool may hand it out again after a reset.
     `warm` names the modules that a warm Python has imported already; None starts every command anew. `variant` is the
     one variant whose code a warm box runs in its life, so that a pool may hand it out again for that one.
+    `gpus` are those it may get: one of them, alone, or all with ("all",); pinned code gets none.
     """
 
     owner: str
@@ -45,6 +46,7 @@ class BoxSpec:
     mounts: tuple[Mount, ...] = ()
     warm: tuple[str, ...] | None = None
     variant: str = ""
+    gpus: tuple[str, ...] = ()
     link: Link | None = field(default=None, compare=False)
     reusable: bool = False
 

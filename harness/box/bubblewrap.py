@@ -56,6 +56,7 @@ def arguments(
     owner: str,
     disk_mb: int,
     mounts: Sequence[Bind],
+    devices: Sequence[str] = (),
     inherited: Descriptors,
     warm_env: Mapping[str, str] | None = None,
 ) -> Iterator[str | Bind]:
@@ -102,6 +103,8 @@ def arguments(
         yield from ("--size", "65536", "--tmpfs", cover)
     yield from python.binds
     yield from mounts
+    for node in devices:
+        yield Bind(node, f"/dev/{Path(node).name}", device=True)
     for path in (*covers, "/dev", "/"):
         yield from ("--remount-ro", path)
     yield from ("--chdir", "/")
@@ -121,7 +124,7 @@ def spelled(words: Iterator[str | Bind], places: Mapping[str, str]) -> list[str]
     out: list[str] = []
     for word in words:
         if isinstance(word, Bind):
-            out += ["--ro-bind", places.get(word.source, word.source), word.at]
+            out += ["--dev-bind" if word.device else "--ro-bind", places.get(word.source, word.source), word.at]
         else:
             out.append(word)
     return out

@@ -25,6 +25,7 @@ from harness.box.bubblewrap import PLACES
 from harness.box.client import Client, GuestError
 from harness.box.embedded import OWNER
 from harness.box.engine import Api, Engine
+from harness.box.gpus import ALL, leased
 from harness.box.guest import guest_sources
 from harness.box.live import LiveBox, Place, worker_config
 from harness.box.reaper import sweep
@@ -133,10 +134,19 @@ class DockerBoxes:
         if not OWNER.fullmatch(spec.owner):
             raise ValueError(f"an owner is a plain name of at most 64 characters, not {spec.owner!r}")
         await self._look()
+        async with leased(() if spec.reusable else spec.gpus) as devices, self._started(spec, devices) as box:
+            yield box
+
+    @asynccontextmanager
+    async def _started(self, spec: BoxSpec, devices: Sequence[str]) -> AsyncGenerator[LiveBox]:
         try:
-            name, stream = await self._engine.call("start a box", lambda api: self._start(api, spec), patient=True)
-        except BaseException:
+            name, stream = await self._engine.call(
+                "start a box", lambda api: self._start(api, spec, devices), patient=True
+            )
+        except BaseException as error:
             await _pay(self._engine)
+            if devices and "device driver" in str(error):
+                raise BoxUnavailableError("gpus", reason=str(error), mend=_GPU_MEND) from None
             raise
         body = _Body(self._engine, name, stream)
         try:
@@ -149,12 +159,14 @@ class DockerBoxes:
             with anyio.CancelScope(shield=True):
                 await body.end()
 
-    def _start(self, api: Api, spec: BoxSpec) -> tuple[str, socket.socket]:
+    def _start(self, api: Api, spec: BoxSpec, devices: Sequence[str]) -> tuple[str, socket.socket]:
         """The name of a started container, and its streams. Blocks."""
         name = f"strop-{secrets.token_hex(8)}"
         stream: socket.socket | None = None
         try:
-            api.create_container(**self._recipe(api, name, spec))  # an engine may make it and not live to say so
+            api.create_container(
+                **self._recipe(api, name, spec, devices)
+            )  # an engine may make it and not live to say so
             stream = engines.attach(api, name)
             api.start(name)
         except BaseException:
@@ -164,7 +176,7 @@ class DockerBoxes:
             raise
         return name, stream
 
-    def _recipe(self, api: Api, name: str, spec: BoxSpec) -> dict[str, Any]:
+    def _recipe(self, api: Api, name: str, spec: BoxSpec, devices: Sequence[str] = ()) -> dict[str, Any]:
         limits = spec.limits
         size = f"rw,exec,nosuid,nodev,size={limits.disk_mb}m,uid={UID},gid={UID}"
         places = {place: f"{size},mode={'1777' if place in _SHARED else '0755'}" for place in PLACES}
@@ -181,6 +193,9 @@ class DockerBoxes:
             "init": False,
             "binds": {str(mount.source.resolve()): {"bind": mount.at, "mode": "ro"} for mount in spec.mounts},
         }
+        if devices:
+            chosen = {"Count": -1} if ALL in devices else {"DeviceIDs": list(devices)}
+            options["device_requests"] = [{**chosen, "Capabilities": [["gpu"]]}]
         if self._info.get("PidsLimit"):
             options["pids_limit"] = limits.pids + _OWN_TASKS
         if self._info.get("MemoryLimit"):
@@ -324,6 +339,7 @@ class Demultiplexed(ByteReceiveStream):
 
 
 _SHARED = {"/tmp", "/dev/shm"}  # noqa: S108 - paths inside the box
+_GPU_MEND = "install the NVIDIA container toolkit where the engine runs, or leave box.gpus out"
 _MEND = (
     "`strop image build`, or without a registry `strop image import --from-host`; then name it under box.image "
     f"(by default {IMAGE})"

@@ -24,6 +24,7 @@ from harness.box import bubblewrap, seccomp, spawn
 from harness.box.base import BoxSpec, Command
 from harness.box.cgroup import Cgroup, seats
 from harness.box.client import Client, GuestError
+from harness.box.gpus import leased, nodes
 from harness.box.guest import guest_files, held
 from harness.box.live import LiveBox, Place, box_env, unbroken, worker_config
 from harness.box.prefix import Bind, current_python
@@ -90,7 +91,13 @@ class EmbeddedBoxes:
         if not OWNER.fullmatch(spec.owner):
             raise ValueError(f"an owner is a plain name of at most 64 characters, not {spec.owner!r}")
         mounts = _mounts(spec)
-        body = await unbroken(anyio.to_thread.run_sync(self._start, spec, mounts))
+        async with leased(() if spec.reusable else spec.gpus) as devices:  # noqa: SIM117 - nodes are looked up within
+            async with self._started(spec, mounts, nodes(devices)) as box:
+                yield box
+
+    @asynccontextmanager
+    async def _started(self, spec: BoxSpec, mounts: list[Bind], devices: Sequence[str]) -> AsyncGenerator[LiveBox]:
+        body = await unbroken(anyio.to_thread.run_sync(self._start, spec, mounts, devices))
         try:
             box = await self._greet(body, spec, mounts)
             try:
@@ -103,7 +110,7 @@ class EmbeddedBoxes:
                 await body.process.aclose()
                 await anyio.to_thread.run_sync(body.release)
 
-    def _start(self, spec: BoxSpec, mounts: list[Bind]) -> _Body:
+    def _start(self, spec: BoxSpec, mounts: list[Bind], devices: Sequence[str]) -> _Body:
         """The processes of one box, in their control group. Blocks."""
         program = self._program or next(iter(bubblewrap.candidates()), None)
         if program is None:
@@ -115,6 +122,7 @@ class EmbeddedBoxes:
                     owner=spec.owner,
                     disk_mb=spec.limits.disk_mb,
                     mounts=mounts,
+                    devices=devices,
                     inherited=inherited,
                     warm_env=self._env(spec) if spec.warm is not None else None,
                 )

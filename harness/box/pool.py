@@ -98,6 +98,8 @@ class Pool:
         """As the back end's; a box opened ahead that failed is tried once more before its error is told."""
         if self._group is None or self._closing:
             return self._boxes.open(spec)
+        if spec.gpus and not spec.reusable:
+            return self._boxes.open(spec)  # one that waits would hold a device that another needs
         if spec.reusable:
             return self._lent(spec)
         return self._own(spec) if spec.variant else self._fresh(spec)

@@ -19,10 +19,11 @@ _SYSTEM = ("/usr",)
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """A host path shown read-only at `at` in the box."""
+    """A host path shown read-only at `at` in the box; a `device` node is shown as one."""
 
     source: str
     at: str
+    device: bool = False
 
 
 @dataclass(frozen=True, slots=True)

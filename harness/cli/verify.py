@@ -35,6 +35,9 @@ def verify(name: RunName = None, runs: RunsFolder = DEFAULT_RUNS, as_json: AsJso
         f"{folder.name} is what it was when it was written: {found.entries} ledger entries, {found.tickets} tickets, "
         f"{found.rollouts} rollouts, {found.trees} trees of {found.objects} objects"
     )
+    if found.mounts or found.mounts_elsewhere:
+        elsewhere = f", {found.mounts_elsewhere} not on this machine" if found.mounts_elsewhere else ""
+        typer.echo(f"{found.mounts} mounted folders hold what they held{elsewhere}")
     typer.echo(f"head {found.hash}\nseal {found.seal}")
     if found.anchor_lag:
         typer.echo(f"the anchor lags by {found.anchor_lag} entries, as after a crash or beside a live run")

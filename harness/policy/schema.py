@@ -23,6 +23,8 @@ from harness.policy.telemetry import TelemetryPolicy
 from harness.records import Direction, Split
 
 Argv = Annotated[tuple[str, ...], Field(min_length=1)]
+# An absolute, clean path that hides nothing of a box's own.
+MOUNT = r"^/(data/[A-Za-z0-9_][\w.-]*|mnt|models|datasets|srv)(/[A-Za-z0-9_][\w.-]*)*$"
 BoxName = Literal["auto", "docker", "embedded", "process"]
 
 
@@ -193,9 +195,11 @@ class BoxPolicy(Strict):
     """Which back end, and what each box may use. `auto` is docker where an engine answers and has the image, else
     embedded; it never means `process`. `image` is for docker boxes alone and is never pulled. `warm` keeps the box of a
     variant for its next rollout and starts each `python` in it as a fork of one that has imported `preload`: quicker
-    for many short rollouts, and weaker."""
+    for many short rollouts, and weaker. `mounts` is {place in every box: folder of yours}, read-only and pinned by
+    content: never one with labels. `gpus` are NVIDIA devices by number or UUID, each for one rollout at a time; "all"
+    gives every rollout all of them, and none runs beside it."""
 
-    added: ClassVar[frozenset[str]] = frozenset({"image", "warm", "preload"})
+    added: ClassVar[frozenset[str]] = frozenset({"image", "warm", "preload", "mounts", "gpus"})
 
     backend: BoxName = "auto"
     memory_mb: int = Field(default=2048, ge=16)
@@ -207,6 +211,11 @@ class BoxPolicy(Strict):
     image: str | None = None
     warm: bool = False
     preload: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")], ...] = ()
+
+    gpus: Literal["all"] | tuple[Annotated[str, Field(pattern=r"^[0-9]{1,3}$|^(GPU|MIG)-[\w/-]{1,80}$")], ...] = ()
+    mounts: dict[Annotated[str, Field(pattern=MOUNT)], Annotated[str, Field(min_length=1)]] = Field(
+        default_factory=dict[str, str]
+    )
 
     @model_validator(mode="after")
     def _preload_is_for_a_warm_python(self) -> Self:

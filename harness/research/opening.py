@@ -13,8 +13,9 @@ import anyio.to_thread
 from harness.agent.bench import Bench, Equipped
 from harness.archive.audit import collector_paused
 from harness.archive.base import LedgerEntry
-from harness.box.base import Boxes, BoxSpec, Command
+from harness.box.base import Boxes, BoxSpec, Command, Mount
 from harness.box.choose import choose
+from harness.box.gpus import ALL
 from harness.box.pool import Pool
 from harness.box.relay import Link
 from harness.errors import InfraError, InputError, IntegrityError, StropError
@@ -32,6 +33,7 @@ from harness.repo.door import Refusal, admit, scan_folder
 from harness.repo.export import origin
 from harness.repo.store import TreeStore
 from harness.repo.uncommitted import uncommitted
+from harness.research import mounts as mounting
 from harness.research.attached import AttachedBoxes, caller_of, current
 from harness.research.baseline import least_rollouts
 from harness.research.cross_check import fold
@@ -58,6 +60,7 @@ class Plan:
     policy: Policy
     seed: int
     sowing: Sowing | None = None
+    manifest: Tree | None = None
 
 
 async def plan(
@@ -90,7 +93,9 @@ async def plan(
             key="budget.rollouts",
             mend=f"give at least {needed}, and more for tickets",
         )
-    return Plan(folder, subject, loaded.policy, 0 if seed is None else seed, sowing)
+    given = await anyio.to_thread.run_sync(mounting.folders, loaded.policy, folder)
+    manifest = await mounting.manifest_of(given) if given else None
+    return Plan(folder, subject, loaded.policy, 0 if seed is None else seed, sowing, manifest)
 
 
 def _check_control(agent: object, policy: Policy) -> None:
@@ -121,15 +126,16 @@ def _check_sowing(agent: object, policy: Policy, sowing: Sowing | None) -> None:
 async def begin(plan: Plan, hold: Hold) -> None:
     """Write the trees and the `run` entry that everything later is held against."""
     subject, store = plan.subject, hold.store
-    pinned = {name: await store.write(tree) for name, tree in subject.pinned().items()}
+    trees = subject.pinned() | ({} if plan.manifest is None else {mounting.NAME: plan.manifest})
+    pinned = {name: await store.write(tree) for name, tree in trees.items()}
     root = await store.write(subject.root)
     await store.keep("root", root)
     for name, tree_id in pinned.items():
         await store.keep(f"pinned/{name}", tree_id)
     if plan.sowing is not None:
-        trees = {f"from/{number}": one.tree for number, one in enumerate(plan.sowing.seeds, start=1)}
-        await store.fill(plan.sowing.objects, trees)
-    digests = {name: tree.digest for name, tree in subject.pinned().items()}
+        sown_trees = {f"from/{number}": one.tree for number, one in enumerate(plan.sowing.seeds, start=1)}
+        await store.fill(plan.sowing.objects, sown_trees)
+    digests = {name: tree.digest for name, tree in trees.items()}
     body: dict[str, Json] = {
         "subject": subject.file.model_dump(mode="json"),
         "policy": plan.policy.model_dump(mode="json"),
@@ -144,6 +150,8 @@ async def begin(plan: Plan, hold: Hold) -> None:
     }
     came_from = await anyio.to_thread.run_sync(origin, plan.folder)
     seen: dict[str, Json] = {"subject_folder": str(await anyio.to_thread.run_sync(plan.folder.resolve))}
+    if plan.manifest is not None:
+        seen[mounting.NAME] = {at: str(found) for at, found in mounting.folders(plan.policy, plan.folder).items()}
     if came_from is not None:
         seen["subject_commit"] = came_from.commit
     ahead = await anyio.to_thread.run_sync(lambda: uncommitted(plan.folder, own=(SUBJECT_FILE,)))
@@ -162,7 +170,7 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None =
         standing = fold(rows)
     body = run_body(rows)
     subject, policy = await _pinned(body, hold.store)
-    spec = spec_of(hold, policy)
+    spec = spec_of(hold, policy, mounting.mounts(rows[0].obs))
     agent = make_proposer(policy.agent.name, cast("Mapping[str, Json]", policy.agent.config))
     if isinstance(agent, Equipped):
         fixed = subject.root if policy.archive.control == "fixed_agent" else None
@@ -188,16 +196,18 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None =
         standing=standing,
         emit=emit,
         isolation=isolation(boxes),
+        spec=spec,
         on_examples=lambda cut: ExampleEvaluation(cut, boxes, spec),
         models=models,
         seeds=sown(body),
     )
 
 
-def spec_of(hold: Hold, policy: Policy) -> BoxSpec:
+def spec_of(hold: Hold, policy: Policy, mounts: tuple[Mount, ...]) -> BoxSpec:
     """What every box of a run is."""
     box = policy.box
-    return BoxSpec(owner_of(hold.folder), box.limits, warm=box.preload if box.warm else None)
+    gpus = (ALL,) if box.gpus == ALL else box.gpus
+    return BoxSpec(owner_of(hold.folder), box.limits, mounts, warm=box.preload if box.warm else None, gpus=gpus)
 
 
 def _link(models: Server | None) -> Callable[[], Link] | None:

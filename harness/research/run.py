@@ -29,6 +29,7 @@ from harness.research.account import sealed_wall_s, state_of
 from harness.research.baseline import measure_root
 from harness.research.engine import Engine
 from harness.research.models import models_of
+from harness.research.mounts import check_mounts
 from harness.research.opening import (
     assemble,
     begin,
@@ -222,6 +223,9 @@ async def _open(hold: Hold, boxes: Boxes, watch: Watch, models: Server | None) -
     runs = await anyio.to_thread.run_sync(list_runs, hold.folder.parent)
     dead = [owner_of(path) for path in runs if path != hold.folder and holder(path) is None]
     await boxes.reap([owner_of(hold.folder), *dead])  # our own name too: an earlier session of this run may have died
+    rows = await hold.archive.ledger()
+    if len(rows) > 1:  # resumed: what it is to go on with must be what it began with
+        await check_mounts(run_body(rows), rows[0].obs, hold.store)
     session = await assemble(hold, boxes, watch.tell, models)
     if watch.watchers:
         session.rollouts.began = watch.rollout
@@ -265,6 +269,8 @@ async def _close(engine: Engine, stop: Stop) -> None:
     failpoint("stopped")
     if await _recorded(session.archive, "vault") is not None:
         return
+    rows = await session.archive.ledger()
+    await check_mounts(run_body(rows), rows[0].obs, session.store)
     with anyio.move_on_after(engine.wall_left()) as wall:
         await open_vault(session)
     if wall.cancelled_caught:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness.agent.base import Agent
 from harness.archive.sqlite import SqliteArchive
+from harness.box.base import BoxSpec
 from harness.clock import Clock
 from harness.evaluation.contract import Evaluation
 from harness.evaluation.subject import Subject
@@ -53,6 +54,7 @@ class Session:
     standing: Standing
     emit: Emit
     isolation: str
+    spec: BoxSpec
     on_examples: Callable[[Subject], Evaluation]
     models: Server | None = None
     seeds: Sequence[Seed] = ()

@@ -24,6 +24,7 @@ from harness.records import Json, Variant
 from harness.repo.door import judge
 from harness.repo.store import ANCHOR_REF, FOLDER_NAME, TreeStore
 from harness.research.cross_check import check_tables, fold
+from harness.research.mounts import check_mounts
 from harness.research.runs import was_a_run
 from harness.research.seeds import sown
 
@@ -38,6 +39,7 @@ class VerifyReport:
 
     `rollouts` counts those the ledger cites, `objects` the distinct git objects hashed again. `anchor_lag` is how many
     ledger rows the anchor does not know yet: more than 0 after a crash or beside a live run, until the run goes on.
+    `mounts` counts the mounted folders that were hashed again, `mounts_elsewhere` those that are not on this machine.
     """
 
     entries: int
@@ -49,6 +51,8 @@ class VerifyReport:
     hash: str
     seal: str
     anchor_lag: int
+    mounts: int = 0
+    mounts_elsewhere: int = 0
 
     def as_json(self) -> dict[str, Json]:
         """For `strop verify --json`."""
@@ -84,6 +88,9 @@ async def _verify(folder: Path) -> VerifyReport:
     standing = fold(rows)
     cited = check_tables(contents, standing)
     trees, objects = await _check_trees(store, contents, standing.variants)
+    mounts = elsewhere = 0
+    if rows and rows[0].body is not None:
+        mounts, elsewhere = await check_mounts(rows[0].body, rows[0].obs, store, may_be_elsewhere=True)
     head = rows[-1] if rows else None
     return VerifyReport(
         entries=len(rows),
@@ -95,6 +102,8 @@ async def _verify(folder: Path) -> VerifyReport:
         hash=head.hash if head else ZEROS,
         seal=head.seal if head else ZEROS,
         anchor_lag=lag,
+        mounts=mounts,
+        mounts_elsewhere=elsewhere,
     )
 
 

@@ -14,7 +14,6 @@ from harness.evaluation.choose import evaluation_of
 from harness.records import RolloutKey, Split
 from harness.research.baseline import measure_root
 from harness.research.bench import bench
-from harness.research.opening import spec_of
 from harness.research.redteam.base import Attack, Target
 from harness.research.redteam.trial import Finding, aim, attempt
 from harness.research.redteam.unguarded import Naive, Taken
@@ -64,7 +63,7 @@ async def redteam(
             )
         await measure_root(session, await session.store.write(session.subject.root))
         target = await aim(session)
-        spec = spec_of(session.hold, session.policy)
+        spec = session.spec
         await _hurry(session, boxes, spec)
         found: dict[int, Finding] = {}
         taken: dict[str, Taken] = {}
