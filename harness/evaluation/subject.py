@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.errors import InputError
@@ -28,13 +28,14 @@ class Subject:
     """Everything a run needs of the user's folder, fixed when the run starts.
 
     `root` is the tree a candidate box gets: no scorer, no splits, no subject file. `scorer` is the pinned eval
-    tree (empty in inline mode).
+    tree (empty in inline mode). `anchors` are outputs whose grade is declared, by their folder; a run has none.
     """
 
     file: SubjectFile
     root: Tree
     scorer: Tree
     splits: Mapping[Split, SplitData]
+    anchors: Mapping[str, Tree] = field(default_factory=dict[str, Tree])
 
     @property
     def editable(self) -> Globs:
@@ -68,12 +69,21 @@ def pin(file: SubjectFile, whole: Tree, source: Path) -> Subject:
     whole = whole.without([*ignored, SUBJECT_FILE])
     folders = _split_folders(file, whole, source)
     scorer = _scorer_files(file, whole, source)
-    _check_editable(file, whole, scorer, folders, source)
+    anchors = {one.folder: _anchor(one.folder, whole, source) for one in file.eval.anchor}
+    _check_editable(file, whole, scorer, {**folders, **{f"anchor {name}": name for name in anchors}}, source)
     shown = file.eval.mode == "pytest"  # tests are locked, not hidden: who writes to them must know what they ask
-    tops = tuple(f"{folder}/" for folder in folders.values())
+    tops = tuple(f"{folder}/" for folder in (*folders.values(), *anchors))
     hidden = [*([] if shown else scorer), *(path for path in whole if path.startswith(tops))]
     splits = {split: _split(file, split, whole.subtree(folder), source) for split, folder in folders.items()}
-    return Subject(file, whole.without(hidden), Tree((path, whole[path]) for path in scorer), splits)
+    return Subject(file, whole.without(hidden), Tree((path, whole[path]) for path in scorer), splits, anchors)
+
+
+def _anchor(folder: str, whole: Tree, source: Path) -> Tree:
+    found = whole.subtree(folder)
+    if not found:
+        problem, mend = _not_there(source.parent / folder, folder)
+        raise InputError(problem, file=source, key="eval.anchor.outputs", mend=mend)
+    return found
 
 
 def _split_folders(file: SubjectFile, whole: Tree, source: Path) -> dict[Split, str]:
@@ -154,7 +164,7 @@ def _tests(file: SubjectFile, whole: Tree, source: Path) -> list[str]:
 
 
 def _check_editable(
-    file: SubjectFile, whole: Tree, scorer: list[str], folders: Mapping[Split, str], source: Path
+    file: SubjectFile, whole: Tree, scorer: list[str], folders: Mapping[str, str], source: Path
 ) -> None:
     globs = Globs(file.subject.editable)
     for pattern in globs.patterns:
@@ -173,7 +183,7 @@ def _check_editable(
             _locked(path, "the scorer's", source)
         for split, folder in folders.items():
             if path.startswith(f"{folder}/"):
-                _locked(path, f"part of the {split} split", source)
+                _locked(path, f"part of the {split} split" if split in Split else f"part of {split}", source)
 
 
 def _locked(path: str, what: str, source: Path) -> None:

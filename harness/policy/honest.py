@@ -47,3 +47,20 @@ class PlausibleTable(Strict):
     min_bytes: int = Field(default=1, ge=0)
     sums_to_one: tuple[str, ...] = ()
     max_share: float = Field(default=1.0, gt=0, le=1)
+
+
+class AnchorTable(Strict):
+    """`[[eval.anchor]]`: outputs whose grade is known, for `strop check`; no candidate sees them.
+
+    `outputs` is a folder of the subject that holds what a run would have written to /out for the visible split. It must
+    be scored `score`, give or take `tolerance`, or be refused where no score is given.
+    """
+
+    outputs: str = Field(min_length=1)
+    score: float | None = Field(default=None, allow_inf_nan=False)
+    tolerance: float = Field(default=0.0, ge=0)
+
+    @property
+    def folder(self) -> str:
+        """Where the outputs lie, as a plain relative path."""
+        return self.outputs.strip("/").removeprefix("./")

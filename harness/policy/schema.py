@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from harness.limits import Limits
-from harness.policy.honest import GuardTable, PlausibleTable
+from harness.policy.honest import AnchorTable, GuardTable, PlausibleTable
 from harness.policy.strict import Strict
 from harness.policy.telemetry import TelemetryPolicy
 from harness.records import Direction, Split
@@ -268,7 +268,7 @@ class EvalTable(Strict):
     run on one task at a time, as in split mode; `format` says how the tasks are written down.
     """
 
-    added: ClassVar[frozenset[str]] = frozenset({"world", "format", "tests", "guard", "plausible"})
+    added: ClassVar[frozenset[str]] = frozenset({"world", "format", "tests", "guard", "plausible", "anchor"})
 
     mode: Literal["split", "inline", "pytest", "simulation", "tasks"]
     run: Argv = ("pytest",)
@@ -285,6 +285,7 @@ class EvalTable(Strict):
     tests: tuple[str, ...] = ()
     guard: tuple[GuardTable, ...] = ()
     plausible: PlausibleTable = PlausibleTable()
+    anchor: tuple[AnchorTable, ...] = ()
 
     @field_validator("range")
     @classmethod
@@ -297,6 +298,8 @@ class EvalTable(Strict):
     def _modes(self) -> Self:
         if self.mode == "split" and self.score is None:
             raise ValueError("mode 'split' needs a `score` command for the scorer box")
+        if self.anchor and self.mode != "split":
+            raise ValueError("an `anchor` is graded by the scorer box, which only mode 'split' has")
         if self.mode == "inline" and (self.score is not None or self.files is not None):
             raise ValueError("mode 'inline' has no scorer box: remove `score` and `files`")
         if (self.mode == "tasks") != (self.format is not None):

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from harness.evaluation.result import examples
 from harness.evaluation.split import SplitEvaluation
+from harness.policy.honest import AnchorTable
 from harness.records import Outcome, Split, Status
 from harness.research.session import Session
 from harness.tree import Entry
@@ -33,6 +34,9 @@ async def anchor_findings(session: Session, make: Callable[..., _F]) -> list[_F]
     for name, outcome in (("blank outputs", blank), ("no outputs", nothing)):
         found.append(_must_fail(session, make, name, graded, outcome))
     found.append(_scrambled(session, make, graded, mixed))
+    for declared in session.subject.file.eval.anchor:
+        known = await evaluation.grade(ran, session.subject.anchors[declared.folder].entries(), Split.VISIBLE)
+        found.append(_declared(make, declared, known))
     found += _tripwires(session, make, graded)
     return found
 
@@ -72,6 +76,21 @@ def _must_fail(session: Session, make: Callable[..., _F], name: str, root: Outco
     return make(
         f"anchor: {name}", "warning", f"scored {outcome.score:g}; better refused", "exit with 1 on outputs like these"
     )
+
+
+def _declared(make: Callable[..., _F], declared: AnchorTable, outcome: Outcome) -> _F:
+    """Whether outputs that the user knows the grade of got that grade."""
+    name = f"anchor: {declared.folder}"
+    if declared.score is None:
+        if outcome.score is None:
+            return make(name, "ok", "refused, as declared")
+        return make(name, "failed", f"scored {outcome.score:g}, declared to be refused", "mend the scorer")
+    if outcome.score is None:
+        return make(name, "failed", f"declared {declared.score:g}, but {outcome.detail}", "mend the scorer")
+    if abs(outcome.score - declared.score) > declared.tolerance + 1e-12:
+        mend = "mend the scorer, or declare what it should give"
+        return make(name, "failed", f"scored {outcome.score:g}, declared {declared.score:g}", mend)
+    return make(name, "ok", f"scored {outcome.score:g}, as declared")
 
 
 def _scrambled(session: Session, make: Callable[..., _F], root: Outcome, outcome: Outcome) -> _F:

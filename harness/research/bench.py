@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -45,7 +46,9 @@ async def bench(
         hold = Hold(folder, archive, store, SystemClock())
         await begin(made, hold)
         stack.push_async_callback(_reap, boxes, folder)
-        yield await assemble(hold, boxes, _ignore), boxes
+        session = await assemble(hold, boxes, _ignore)
+        session.subject = replace(session.subject, anchors=made.subject.anchors)
+        yield session, boxes
 
 
 async def _reap(boxes: Boxes, folder: Path) -> None:

@@ -18,12 +18,14 @@ from harness.research.anchors import anchor_findings
 from harness.research.baseline import measure_root
 from harness.research.bench import bench
 from harness.research.decide import worst_case
+from harness.research.leaks import answers_in_sight, careless
 from harness.research.neighbours import near_duplicates
 from harness.research.power import least_gain, pairs_for
 from harness.research.session import Session
 from harness.research.standing import ROOT
 from harness.research.statistics import holdout_epsilon
 from harness.research.vault import vault_rollouts
+from harness.tree import File, Tree
 
 State = Literal["ok", "warning", "failed"]
 
@@ -47,7 +49,7 @@ async def check(
     """
     try:
         async with bench(subject, policy=policy, overrides=overrides) as (session, boxes):
-            found = [_mode(session), *_splits(session), *_prices(session)]
+            found = [_mode(session), *_splits(session), *_files(session), *_range(session), *_prices(session)]
             found += await _box(boxes)
             try:
                 await measure_root(session, await session.store.write(session.subject.root))
@@ -100,8 +102,9 @@ def _splits(session: Session) -> list[Finding]:
                     f"put examples that nobody has seen into splits.{split}",
                 )
             )
-    trees = {split: data.inputs for split, data in splits.items()}
-    shared, near = near_duplicates({str(split): tree for split, tree in trees.items()})
+    whole = session.subject.file.eval.mode == "tasks"
+    trees = {str(split): _by_task(data.inputs) if whole else data.inputs for split, data in splits.items()}
+    shared, near = near_duplicates(trees)
     if shared:
         found.append(
             Finding("splits disjoint", "failed", f"{len(shared)} equal: {shared[0]}", "remove what two splits share")
@@ -115,6 +118,40 @@ def _splits(session: Session) -> list[Finding]:
     elif len(trees) > 1:
         found.append(Finding("splits disjoint", "ok", f"no equal or nearly equal examples in {len(trees)} splits"))
     return found
+
+
+def _by_task(inputs: Tree) -> Tree:
+    """One file a task: everything it is told."""
+    tasks: dict[str, list[bytes]] = {}
+    for path, file in inputs.items():
+        tasks.setdefault(path.split("/", 1)[0], []).append(file.data)
+    return Tree((task, File(b"\n".join(parts))) for task, parts in tasks.items())
+
+
+def _files(session: Session) -> list[Finding]:
+    """What the files alone say."""
+    subject = session.subject
+    if subject.file.eval.mode not in ("split", "tasks"):
+        return []
+    told = answers_in_sight(subject)
+    found = [
+        Finding("labels hidden", "failed", told[0], "keep answers in labels/ alone: candidates read everything else")
+        if told
+        else Finding("labels hidden", "ok", "no label file lies where candidates read")
+    ]
+    runs = careless(subject.scorer) if subject.file.eval.mode == "split" else []
+    if runs:
+        mend = "outputs are what a candidate wrote: read them as plain text, JSON or arrays without objects"
+        found.append(Finding("scorer", "warning", "; ".join(runs[:3]), mend))
+    return found
+
+
+def _range(session: Session) -> list[Finding]:
+    settings = session.subject.file.eval
+    if settings.range is not None or settings.mode == "simulation":
+        return []
+    mend = "declare eval.range: a value that cannot be is refused, and bounds have a unit"
+    return [Finding("range", "warning", f"{settings.metric} may be any number up to 1e100", mend)]
 
 
 def _prices(session: Session) -> list[Finding]:
@@ -211,9 +248,10 @@ def _holdout(session: Session) -> list[Finding]:
             )
         ]
     policy = session.policy
-    eps = holdout_epsilon(policy.gate.candidates, policy.holdout.surprises, examples)
+    queries = max(1, min(policy.gate.candidates, policy.budget.steps))
+    eps = holdout_epsilon(queries, policy.holdout.surprises, examples)
     state: State = "ok" if eps <= 0.15 else "warning"
-    detail = f"{examples} examples: after {policy.gate.candidates} queries a claim may be off by eps {eps:.3f}"
+    detail = f"{examples} examples: after {queries} queries a claim may be off by eps {eps:.3f}"
     return [Finding("holdout", state, detail, "" if state == "ok" else "more hidden examples make the bound smaller")]
 
 

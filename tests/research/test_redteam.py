@@ -1,12 +1,17 @@
+import io
 from collections import Counter
 
+import numpy as np
 import pytest
+from research.test_run import play
 from support.cheats import make_inline, make_suite
 from support.toy import SCORE, STROP, make_toy
 
 from harness.agent.base import Proposal
 from harness.errors import InputError
+from harness.research import check as checking
 from harness.research.check import check
+from harness.research.leaks import careless
 from harness.research.neighbours import near_duplicates
 from harness.research.power import least_gain, pairs_for, power
 from harness.research.redteam import catalogue
@@ -158,10 +163,28 @@ async def test_attacks_never_run_without_a_box(tmp_path):
         await redteam(make_toy(tmp_path / "toy"), attacks(["keys"]), overrides={"box.backend": "process"})
 
 
+@pytest.fixture
+def proved(monkeypatch):
+    """The box is proved in one test; the others do without its many probes."""
+
+    async def selfcheck(boxes):
+        return []
+
+    monkeypatch.setattr(checking, "selfcheck", selfcheck)
+
+
 async def states(subject, **overrides):
     return {finding.name: finding for finding in await check(subject, overrides={**BOX, **overrides})}
 
 
+async def test_check_proves_the_box(tmp_path):
+    found = await states(make_toy(tmp_path / "toy", train="raise SystemExit(1)"))
+    assert found["box"].state == "ok"
+    assert int(found["box"].detail.split()[1]) > 40
+    assert found["root"].state == "failed"
+
+
+@pytest.mark.usefixtures("proved")
 async def test_check_says_what_a_run_rests_on(tmp_path):
     found = await states(make_toy(tmp_path / "toy"))
     assert found["noise"].state == "ok"
@@ -173,6 +196,7 @@ async def test_check_says_what_a_run_rests_on(tmp_path):
     assert tight["budget"].state == "warning"
 
 
+@pytest.mark.usefixtures("proved")
 async def test_check_finds_a_scorer_that_says_yes_to_all(tmp_path):
     items = "{f'v{n}': 0 for n in range(8)}"
     score = f"import json; json.dump({{'error': 0.0, 'items': {items}}}, open('/result/result.json', 'w'))"
@@ -182,9 +206,116 @@ async def test_check_finds_a_scorer_that_says_yes_to_all(tmp_path):
     assert found["anchor: blank outputs"].state == "failed"
 
 
+ANCHORED = """\
+[[eval.anchor]]
+outputs = "anchors/perfect"
+score = 0.0
+tolerance = 0.02
+[[eval.anchor]]
+outputs = "anchors/nonsense"
+"""
+
+
+def with_anchors(folder, nonsense="hello\n"):
+    make_toy(folder, strop=STROP.replace("[splits]", ANCHORED + "[splits]"))
+    for name, text in (("perfect", "".join(f"v{n},70\n" for n in range(8))), ("nonsense", nonsense)):
+        (folder / "anchors" / name).mkdir(parents=True)
+        (folder / "anchors" / name / "predictions.csv").write_text(text)
+    return folder
+
+
+@pytest.mark.usefixtures("proved")
+async def test_declared_anchors_must_be_graded_as_declared(tmp_path):
+    found = await states(with_anchors(tmp_path / "toy"))
+    assert found["anchor: anchors/perfect"].state == "ok"
+    assert found["anchor: anchors/nonsense"].state == "ok"
+    worse = await states(with_anchors(tmp_path / "worse", nonsense="".join(f"v{n},1\n" for n in range(8))))
+    assert worse["anchor: anchors/nonsense"].state == "failed"
+
+
+async def test_no_candidate_sees_an_anchor(tmp_path):
+    _, run = await play(with_anchors(tmp_path / "toy"), tmp_path / "runs", script=["value 60"])
+    assert run.summary["vault"]["best"]["metric"] is not None
+    found = await redteam(with_anchors(tmp_path / "again"), [Looking()], overrides=BOX)
+    assert [finding.ending for finding in found.findings] == ["blocked"]
+
+
+@pytest.mark.usefixtures("proved")
+async def test_check_reads_the_files(tmp_path):
+    told = make_toy(tmp_path / "told", score="import pickle\ndef never(): pickle.load(None)\n" + SCORE)
+    labels = (told / "data/holdout/labels/labels.csv").read_text()
+    (told / "notes.txt").write_text("some words\n" + labels)
+    strop = (told / "strop.toml").read_text().replace("range = [0.0, 1.0]\n", "")
+    (told / "strop.toml").write_text(strop)
+    found = await states(told)
+    assert found["labels hidden"].state == "failed"
+    assert "holdout" in found["labels hidden"].detail
+    assert found["scorer"].state == "warning"
+    assert "score.py:2 unpickles" in found["scorer"].detail
+    assert found["range"].state == "warning"
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("x = torch.load(path)", "weights_only"),
+        ("x = torch.load(path, weights_only=True)", None),
+        ("np.load(f, allow_pickle=True)", "allow_pickle"),
+        ("yaml.load(text)", "YAML"),
+        ("yaml.load(text, Loader=yaml.SafeLoader)", None),
+        ("yaml.safe_load(text)", None),
+        ("value = eval(row)", "evaluates"),
+        ("model.eval()", None),
+        ("df.eval('x')", None),
+        ("sys.path.insert(0, '/out')", "imports"),
+        ("subprocess.run(text, shell=True)", "shell"),
+        ("# pickle.load would be wrong", None),
+    ],
+)
+def test_scorers_that_run_what_they_read_are_named(line, word):
+    found = careless(Tree({"score.py": File(line.encode())}))
+    assert found == [] if word is None else word in found[0]
+
+
+def test_a_line_two_programs_share_is_no_shared_example():
+    tasks = {f"t{n}/prompt.py": File(b"from typing import List, Tuple\n\n\ndef f%d(): pass\n" % n) for n in range(20)}
+    visible = Tree(list(tasks.items())[:10])
+    hidden = Tree(list(tasks.items())[10:])
+    assert near_duplicates({"visible": visible, "vault": hidden}) == ([], [])
+
+
+def test_arrays_that_differ_in_a_few_numbers_are_twins():
+    rows = np.arange(1, 257, dtype=np.uint8).reshape(1, 256) + np.zeros((4, 1), np.uint8)
+    rows[1:] = np.random.default_rng(0).integers(1, 255, (3, 256), np.uint8)
+    other = rows[:1].copy()
+    other[0, 3] = 77
+
+    def stored(array):
+        held = io.BytesIO()
+        np.save(held, array)
+        return Tree({"x.npy": File(held.getvalue())})
+
+    equal, near = near_duplicates({"visible": stored(rows), "holdout": stored(other)})
+    assert (equal, near) == ([], ["visible x.npy[0] and holdout x.npy[0]"])
+    assert near_duplicates({"visible": stored(rows[1:]), "holdout": stored(other)}) == ([], [])
+
+
+class Looking(CodeAttack):
+    """Look for outputs whose grade is known."""
+
+    kind = "peeking"
+
+    def before(self, target):
+        return """
+for top in ("/work", "/data", "/eval", "/labels"):
+    for folder, _, names in _os.walk(top):
+        if "anchors" in folder or "predictions.csv" in names:
+            _breach(folder)
+"""
+
+
+@pytest.mark.usefixtures("proved")
 async def test_check_names_what_cannot_run(tmp_path):
-    found = await states(make_toy(tmp_path / "toy", train="raise SystemExit(1)"))
-    assert found["root"].state == "failed"
     assert (await states(tmp_path))["subject"].state == "failed"
     beside = await states(make_suite(tmp_path / "suite"))
     assert beside["eval"].state == "warning"
