@@ -10,6 +10,7 @@ StropError                      exit
 ├── BudgetError                 1     a reservation that the budget refuses
 ├── AgentError                  1     a proposer failed or said something unusable
 ├── ModelError                  1     an upstream refuses us for good, or stayed down: the run stops and can be resumed
+├── CassetteError               1     a call that the cassette of a replayed run does not hold
 └── BoxError                    1
     ├── InfraError              1     the box failed, the command did not: retried, never a verdict
     ├── BoxClosedError          1     used after close or reset by its owner
@@ -140,6 +141,21 @@ class ModelError(StropError):
         super().__init__(f"model {model}: {reason}", mend=mend)
         self.model = model
         self.reason = reason
+
+
+class CassetteError(StropError):
+    """A run that answers from a cassette made a call that is not in it: nobody was asked, and the run stops."""
+
+    def __init__(self, path: Path | str, *, ticket: int, role: str, model: str, digest: str) -> None:
+        super().__init__(
+            f"{path} has no completion for call {digest[:12]} of the {role} in ticket {ticket} (model {model})",
+            mend="the subject, policy, seed or version differ from the recording: make it again with --record",
+        )
+        self.path = str(path)
+        self.ticket = ticket
+        self.role = role
+        self.model = model
+        self.digest = digest
 
 
 class BoxError(StropError):

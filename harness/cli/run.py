@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from harness.records import Json
     from harness.research.run import Run
 
+Record = Annotated[
+    Path | None, typer.Option(help="Keep what models say in this file, for --replay.", show_default=False)
+]
+Replay = Annotated[
+    Path | None, typer.Option(help="Answer model calls from such a file; nobody is asked.", show_default=False)
+]
 JsonEvents = Annotated[bool, typer.Option("--json-events", help="One JSON object an event, for another program.")]
 
 
@@ -60,6 +66,8 @@ def run(
     start_best: Annotated[
         int | None, typer.Option("--from-best", help="Of --from: only so many.", min=1, show_default="all")
     ] = None,
+    record: Record = None,
+    replay: Replay = None,
     runs: RunsFolder = DEFAULT_RUNS,
     plain: Plain = False,
     json_events: JsonEvents = False,
@@ -97,6 +105,8 @@ def run(
             runs=runs,
             start=before,
             start_best=start_best,
+            record=record,
+            replay=replay,
         )
 
     display = _display(plain=plain, json_events=json_events, as_json=as_json, quiet=quiet)
@@ -120,6 +130,8 @@ def _say_uncommitted(folder: Path, display: Display, *, events: bool) -> None:
 
 def resume(
     name: RunName = None,
+    record: Record = None,
+    replay: Replay = None,
     runs: RunsFolder = DEFAULT_RUNS,
     plain: Plain = False,
     json_events: JsonEvents = False,
@@ -138,7 +150,7 @@ def resume(
     def opening() -> AbstractAsyncContextManager[Run]:
         from harness.research.run import resume_run
 
-        return resume_run(folder)
+        return resume_run(folder, record=record, replay=replay)
 
     display = _display(plain=plain, json_events=json_events, as_json=as_json, quiet=quiet)
     display.progress.prime(summary)

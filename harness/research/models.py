@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
 
 from harness.agent.base import Agent
 from harness.archive.sqlite import SqliteArchive
 from harness.errors import InputError
+from harness.model.cassette import Cassette, load, write
 from harness.model.gateway import open_gateway
 from harness.model.pricing import NANO, price_of
 from harness.model.route import key_of
@@ -21,26 +27,62 @@ NO_MODEL = (
 )
 
 
-def check_models(agent: Agent, policy: Policy) -> None:
-    """Raises InputError for an agent without the model it needs, a key that is not set, a price that is not known."""
+@dataclass(frozen=True, slots=True)
+class Tape:
+    """Cassettes of a run: `record` is where its completions go at the end, `replay` where they come from instead of
+    from models."""
+
+    record: Path | None = None
+    replay: Path | None = None
+
+    async def loaded(self) -> Cassette | None:
+        """What is to be replayed. Raises InputError for a file that is none, or a place nobody can write to."""
+        if self.record is not None and self.replay is not None:
+            raise InputError("a replayed run asks nobody: there is nothing to record", mend="give one of the two")
+        if self.record is not None and not await anyio.to_thread.run_sync(self.record.parent.is_dir):
+            raise InputError("no such folder", file=self.record.parent, mend="make it, or record elsewhere")
+        return None if self.replay is None else await anyio.to_thread.run_sync(load, self.replay)
+
+    async def keep(self, archive: SqliteArchive) -> None:
+        """Write what the run was told so far, if that is asked for. Raises StorageError."""
+        if self.record is not None:
+            await anyio.to_thread.run_sync(write, self.record, await archive.journal().calls())
+
+
+def check_models(agent: Agent, policy: Policy, tape: Tape | None = None) -> None:
+    """Raises InputError for an agent without the model it needs, a key that is not set, a price that is not known.
+
+    A run that replays needs no key.
+    """
+    if tape is not None and (tape.record or tape.replay) and not policy.models:
+        raise InputError("there is nothing to record or replay: the policy names no models", mend=NO_MODEL)
     if getattr(agent, "needs_model", False) and not policy.models:
         raise InputError(f"the {agent.name} agent needs a model", key="policy.models", mend=NO_MODEL)
     for name, model in policy.models.items():
-        key_of(name, model)
+        if tape is None or tape.replay is None:
+            key_of(name, model)
         price_of(name, model, needed=policy.budget.usd is not None)
 
 
 @asynccontextmanager
-async def models_of(archive: SqliteArchive, policy: Policy, seed: int) -> AsyncGenerator[Server | None]:
+async def models_of(
+    archive: SqliteArchive, policy: Policy, seed: int, tape: Tape | None = None
+) -> AsyncGenerator[Server | None]:
     """The run's gateway on loopback, over the run's journal; None for a run without models."""
+    tape = tape or Tape()
+    cassette = await tape.loaded()
     if not policy.models:
         yield None
         return
-    async with (
-        open_gateway(policy.models, policy.budget, archive.journal(), seed=seed) as gateway,
-        serve(gateway) as server,
-    ):
-        yield server
+    try:
+        async with (
+            open_gateway(policy.models, policy.budget, archive.journal(), seed=seed, cassette=cassette) as gateway,
+            serve(gateway) as server,
+        ):
+            yield server
+    finally:
+        with anyio.CancelScope(shield=True):
+            await tape.keep(archive)
 
 
 async def model_account(archive: SqliteArchive, limits: Mapping[str, Json]) -> dict[str, Json]:

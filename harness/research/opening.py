@@ -37,7 +37,7 @@ from harness.research import mounts as mounting
 from harness.research.attached import AttachedBoxes, caller_of, current
 from harness.research.baseline import least_rollouts
 from harness.research.cross_check import fold
-from harness.research.models import check_models
+from harness.research.models import Tape, check_models
 from harness.research.optimize import OptimizerAgent
 from harness.research.optimize_opening import check_subject, make_proposer
 from harness.research.rollouts import Rollouts
@@ -71,6 +71,7 @@ async def plan(
     use: str | None,
     overrides: Mapping[str, object],
     sowing: Sowing | None = None,
+    tape: Tape | None = None,
 ) -> Plan:
     """Read and pin the subject at `folder`. Raises InputError; writes nothing."""
     settings = dict(overrides)
@@ -81,7 +82,7 @@ async def plan(
     cut = pin_tasks if loaded.file.eval.mode == "tasks" else pin
     subject = await anyio.to_thread.run_sync(cut, loaded.file, whole, folder / SUBJECT_FILE)
     agent = make_proposer(loaded.policy.agent.name, cast("Mapping[str, Json]", loaded.policy.agent.config))
-    check_models(agent, loaded.policy)
+    check_models(agent, loaded.policy, tape)
     await anyio.to_thread.run_sync(check_telemetry, loaded.policy)
     check_subject(agent, subject, loaded.policy)
     _check_control(agent, loaded.policy)

@@ -28,7 +28,7 @@ from harness.repo.store import FOLDER_NAME, TreeStore
 from harness.research.account import sealed_wall_s, state_of
 from harness.research.baseline import measure_root
 from harness.research.engine import Engine
-from harness.research.models import models_of
+from harness.research.models import Tape, models_of
 from harness.research.mounts import check_mounts
 from harness.research.opening import (
     assemble,
@@ -54,6 +54,14 @@ from harness.telemetry.tracker import LogFunction, Tracker
 _HEARTBEAT_S = 2.0
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a session does beside its work, and no decision rests on."""
+
+    trackers: Sequence[Tracker | LogFunction] = ()
+    tape: Tape = field(default_factory=Tape)
+
+
 @dataclass
 class Run:
     """A live run. Iterate `events` to its end; `summary` is there afterwards.
@@ -65,7 +73,7 @@ class Run:
     folder: Path
     events: MemoryObjectReceiveStream[Event]
     summary: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    trackers: Sequence[Tracker | LogFunction] = ()
+    beside: Beside = field(default_factory=Beside)
     _engine: Engine | None = None
     _drain: bool = False
 
@@ -95,18 +103,26 @@ async def open_run(
     start_best: int | None = None,
     clock: Clock | None = None,
     trackers: Sequence[Tracker | LogFunction] = (),
+    record: Path | None = None,
+    replay: Path | None = None,
 ) -> AsyncGenerator[Run]:
     """A new run on the subject folder. `overrides` are dotted policy keys, as in {"budget.steps": 20}.
 
     `start` is an earlier run's folder or an exported archive whose variants, or the `start_best` best of them, are
     proposed first.
     `trackers` are given the run's numbers as it goes: objects with log(numbers, step), or such functions.
+    `record` is a file that gets every completion of the run's models at the end; with `replay` they come from such a
+    file, nobody is asked, and a call that is not in it raises CassetteError.
 
     Raises InputError before anything is written, BoxUnavailableError, StorageError.
     """
     clock = clock or SystemClock()
+    tape = Tape(record, replay)
+    await tape.loaded()
     sowing = await gather(start, start_best) if start is not None else None
-    made = await plan(Path(subject), seed=seed, workers=workers, use=policy, overrides=overrides or {}, sowing=sowing)
+    made = await plan(
+        Path(subject), seed=seed, workers=workers, use=policy, overrides=overrides or {}, sowing=sowing, tape=tape
+    )
     await boxes_for(made.subject.file.eval.mode, made.policy).prepare()
     folder = new_folder(runs_folder(runs), made.subject.file.subject.name, clock.now(), run_id)
     async with AsyncExitStack() as stack:
@@ -117,19 +133,26 @@ async def open_run(
         await store.create()
         hold = Hold(folder, archive, store, clock)
         await begin(made, hold)
-        yield await stack.enter_async_context(_live(hold, trackers, resumed=False))
+        yield await stack.enter_async_context(_live(hold, Beside(trackers, tape), resumed=False))
 
 
 @asynccontextmanager
 async def resume_run(
-    folder: Path | str, *, clock: Clock | None = None, trackers: Sequence[Tracker | LogFunction] = ()
+    folder: Path | str,
+    *,
+    clock: Clock | None = None,
+    trackers: Sequence[Tracker | LogFunction] = (),
+    record: Path | None = None,
+    replay: Path | None = None,
 ) -> AsyncGenerator[Run]:
-    """Go on with an interrupted run, under the policy and the subject it started with.
+    """Go on with an interrupted run, under the policy and the subject it started with; the rest is as in `open_run`.
 
     Raises InputError when it is finished, RunBusyError when another process owns it, IntegrityError.
     """
     folder = await anyio.to_thread.run_sync(Path(folder).resolve)
     clock = clock or SystemClock()
+    tape = Tape(record, replay)
+    await tape.loaded()
     async with AsyncExitStack() as stack:
         stack.enter_context(RunLock(folder))
         archive = await SqliteArchive.open(folder)
@@ -142,13 +165,13 @@ async def resume_run(
         await store.open()
         await settle_anchor(archive, store)
         hold = Hold(folder, archive, store, clock)
-        yield await stack.enter_async_context(_live(hold, trackers, resumed=True))
+        yield await stack.enter_async_context(_live(hold, Beside(trackers, tape), resumed=True))
 
 
 @asynccontextmanager
-async def _live(hold: Hold, trackers: Sequence[Tracker | LogFunction], *, resumed: bool) -> AsyncGenerator[Run]:
+async def _live(hold: Hold, beside: Beside, *, resumed: bool) -> AsyncGenerator[Run]:
     send, receive = anyio.create_memory_object_stream[Event](math.inf)
-    run = Run(hold.folder.name, hold.folder, receive, trackers=trackers)
+    run = Run(hold.folder.name, hold.folder, receive, beside=beside)
     failure: list[BaseException] = []
     with send, receive:
         try:
@@ -171,7 +194,7 @@ async def _drive(
     with send:
         try:
             policy = recorded_policy(await hold.archive.ledger())
-            async with watching(run.run_id, policy, run.trackers, send.send_nowait) as watch:
+            async with watching(run.run_id, policy, run.beside.trackers, send.send_nowait) as watch:
                 run.summary = await _session(run, hold, resumed, watch)
                 watch.show(RunFinished(run.summary))
         except Exception as error:
@@ -189,7 +212,7 @@ async def _session(run: Run, hold: Hold, resumed: bool, watch: Watch) -> Mapping
     await _note(hold, "resume" if resumed else "start", isolation=isolation(boxes))
     reason = "its session ended early; `strop resume` goes on"
     try:
-        async with _models(hold) as models, pooled(boxes) as ready:
+        async with _models(hold, run.beside.tape) as models, pooled(boxes) as ready:
             session = await _open(hold, ready, watch, models)
             watch.tell(_started(session, resumed))
             async with anyio.create_task_group() as group:
@@ -212,9 +235,9 @@ async def _session(run: Run, hold: Hold, resumed: bool, watch: Watch) -> Mapping
 
 
 @asynccontextmanager
-async def _models(hold: Hold) -> AsyncGenerator[Server | None]:
+async def _models(hold: Hold, tape: Tape) -> AsyncGenerator[Server | None]:
     rows = await hold.archive.ledger()
-    async with models_of(hold.archive, recorded_policy(rows), run_body(rows)["seed"]) as server:
+    async with models_of(hold.archive, recorded_policy(rows), run_body(rows)["seed"], tape) as server:
         yield server
 
 
