@@ -22,14 +22,17 @@ from harness.events import TicketDecided
 from harness.resources import resource
 from harness.untrusted import line
 
+# a small model left to itself writes the whole file again, 2,300 tokens of it
+SHORT = 'Do not repeat the file: answer with one "Why:" line and one search/replace block of one or two lines.'
+
 
 async def main(given):
     with tempfile.TemporaryDirectory() as folder:
         runs = Path(folder) if given.runs is None else given.runs
-        model = {"base_url": given.url, "model": given.model, "max_output_tokens": 3000, "concurrency": 1}
+        model = {"base_url": given.url, "model": given.model, "max_output_tokens": 600, "concurrency": 1}
         overrides = {
             "agent.name": "chat",
-            "agent.config": {"max_tokens": 3000, "history": 8, "file_kb": 12},
+            "agent.config": {"max_tokens": 600, "history": 6, "file_kb": 8, "instructions": SHORT},
             "models.main": {**model, "first_byte_s": 1800.0, "idle_s": 600.0, "total_s": 3600.0},
             "budget.steps": given.steps,
         }

@@ -96,14 +96,14 @@ class ChatAgent:
         said, why, reason = first, "", ""
         for attempt in range(config.repairs + 1):
             try:
-                reply = await self._say(ask, said)
+                reply, cut = await self._say(ask, said)
             except _TooLong:
                 if attempt == 0:
                     raise
                 break  # the reply that was sent back is what made it too long
             why = prompt.said_why(reply) or why
             try:
-                edits = read(reply, ask.tree, ask.is_editable)
+                edits = read(reply, ask.tree, ask.is_editable, cut=cut)
             except Unusable as error:
                 reason = str(error)
                 said = [*first, *prompt.repair(reply, reason)]
@@ -111,8 +111,8 @@ class ChatAgent:
             return _proposal(edits, why, repaired=attempt, lean=lean)
         raise AgentError(f"no usable edit after {config.repairs + 1} replies: {line(reason, 200)}")
 
-    async def _say(self, ask: Ask, messages: list[dict[str, str]]) -> str:
-        """What the model answers. Raises AgentError, _TooLong."""
+    async def _say(self, ask: Ask, messages: list[dict[str, str]]) -> tuple[str, bool]:
+        """(what the model answers, whether it was cut at max_tokens). Raises AgentError, _TooLong."""
         assert self._server is not None
         config, gateway = self._config, self._server.gateway
         body: dict[str, Json] = {
@@ -127,13 +127,13 @@ class ChatAgent:
             raise _TooLong(_error(reply))
         if reply.status != 200:
             raise AgentError(f"the model was not asked: {_error(reply)}")
-        return _content(reply)
+        choice = cast("dict[str, Any]", whole(reply.body))["choices"][0]
+        return _content(choice), choice.get("finish_reason") == "length"
 
 
-def _content(reply: Reply) -> str:
+def _content(choice: dict[str, Any]) -> str:
     """What the model said; empty when it said nothing."""
-    body = cast("dict[str, Any]", whole(reply.body))
-    content = body["choices"][0]["message"].get("content")
+    content = choice["message"].get("content")
     if isinstance(content, list):
         parts = cast("list[Any]", content)
         return "".join(str(cast("dict[str, Any]", part).get("text") or "") for part in parts if isinstance(part, dict))

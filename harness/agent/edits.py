@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from harness.agent import source, unified
@@ -20,6 +20,11 @@ _SEARCH = re.compile(
     r"^[ \t]*<{5,9} ?SEARCH[^\n]*\n(?P<old>.*?)^[ \t]*={5,9}[ \t]*\n(?P<new>.*?)^[ \t]*>{5,9} ?REPLACE[^\n]*$",
     re.M | re.S,
 )
+_OPEN = re.compile(r"^[ \t]*<{5,9} ?SEARCH[^\n]*\n", re.M)
+_DIVIDE = re.compile(r"^[ \t]*={5,9}[ \t]*$\n?", re.M)
+_CLOSE = re.compile(r"^[ \t]*>{5,9} ?REPLACE[^\n]*$\n?", re.M)
+_COMMENT = re.compile(r"(?<=\S)[ \t]+#[^'\"]*$")
+_CHECKED = (".py", ".json", ".toml")  # files whose own language says when a line of prose got in
 _FENCE = re.compile(r"^(?P<mark>`{3,}|~{3,})(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=mark)[ \t]*$", re.M | re.S)
 _THINKING = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.S | re.I)
 _ELIDED = re.compile(
@@ -44,18 +49,23 @@ class Edits:
     format: Format
 
 
-def read(reply: str, tree: Tree, is_editable: Callable[[str], bool]) -> Edits:
-    """The changes a reply asks for. Raises Unusable."""
+def read(reply: str, tree: Tree, is_editable: Callable[[str], bool], *, cut: bool = False) -> Edits:
+    """The changes a reply asks for. `cut` says that it ended at the most tokens it was allowed. Raises Unusable."""
     text = _THINKING.sub("", reply.replace("\r\n", "\n")).strip() + "\n"
     paths = _Paths(tree, is_editable)
     if _SEARCH.search(text):
-        edits = Edits(_search_replace(text, tree, paths), "search_replace")
+        blocks = [_Block(match.start(), match["old"], match["new"]) for match in _SEARCH.finditer(text)]
+        edits = Edits(_search_replace(text, tree, paths, blocks), "search_replace")
+    elif _OPEN.search(text):
+        edits = Edits(_search_replace(text, tree, paths, _loose(text, cut)), "search_replace")
     elif unified.is_diff(text):
         edits = Edits(_unified(text, tree, paths), "unified_diff")
     elif _FENCE.search(text):
         edits = Edits(_whole_files(text, tree, paths), "whole_file")
     else:
-        raise Unusable("no edit was found in it, only prose")
+        raise Unusable(
+            "it ended before the edit did; make it shorter" if cut else "no edit was found in it, only prose"
+        )
     changed = {path: data for path, data in edits.changes.items() if path not in tree or tree[path].data != data}
     if not changed:
         raise Unusable("the edit changes nothing")
@@ -99,18 +109,49 @@ class _Paths:
         return found or (self.named(fenced[-1].lstrip("`~ ")) if fenced else None)
 
 
-def _search_replace(text: str, tree: Tree, paths: _Paths) -> dict[str, bytes | None]:
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A search/replace block and where it starts; a `loose` one lacks one of its three marks."""
+
+    at: int
+    old: str
+    new: str
+    loose: bool = False
+
+
+def _loose(text: str, cut: bool) -> list[_Block]:
+    """Blocks as small models write them: without an end, or with the end where the middle should be."""
+    heads = list(_OPEN.finditer(text))
+    blocks: list[_Block] = []
+    for head, following in zip(heads, [*heads[1:], None], strict=True):
+        body = text[head.end() : following.start() if following else len(text)]
+        body = re.split(r"^(?:```|~~~)", body, maxsplit=1, flags=re.M)[0]
+        middle, end = _DIVIDE.search(body), _CLOSE.search(body)
+        if middle is not None and end is None and not (cut and following is None):
+            old, new = body[: middle.start()], body[middle.end() :].rstrip() + "\n"
+        elif middle is None and end is not None:
+            old, new = body[: end.start()], body[end.end() :].strip("\n").partition("\n\n")[0].rstrip() + "\n"
+        else:
+            raise Unusable("a SEARCH block needs a line of ======= and, at its end, a line >>>>>>> REPLACE")
+        if not old.strip() or not new.strip():
+            raise Unusable("a SEARCH block without its ======= or its >>>>>>> REPLACE line says nothing")
+        blocks.append(_Block(head.start(), old, new, loose=True))
+    return blocks
+
+
+def _search_replace(text: str, tree: Tree, paths: _Paths, blocks: Iterable[_Block]) -> dict[str, bytes | None]:
     laid: dict[str, str] = {}
     last: str | None = None
-    for match in _SEARCH.finditer(text):
-        path = paths.before(text, match.start()) or last or paths.only()
+    for block in blocks:
+        path = paths.before(text, block.at) or last or paths.only()
         if path is None:
             raise Unusable("a search/replace block does not say which file it is for")
+        if block.loose and not path.endswith(_CHECKED):
+            raise Unusable("a SEARCH block needs a line of ======= and, at its end, a line >>>>>>> REPLACE")
         last = path
-        old, new = match["old"], match["new"]
         now = laid.get(path) if path in laid else (_text(tree, path) if path in tree else "")
         assert now is not None
-        laid[path] = _replaced(now, old, new, path)
+        laid[path] = _replaced(now, block.old, block.new, path)
     return {path: text.encode() for path, text in laid.items()}
 
 
@@ -123,12 +164,28 @@ def _replaced(now: str, old: str, new: str, path: str) -> str:
         return now.replace(old, new)
     if now.count(old) > 1:
         raise Unusable(f"a SEARCH block is found {now.count(old)} times in {path}; make it longer")
-    found = unified.find_lines(now.split("\n"), old.rstrip("\n").split("\n"))
+    rows, wanted = now.split("\n"), old.rstrip("\n").split("\n")
+    made = new.rstrip("\n").split("\n") if new.strip() else []
+    found = unified.find_lines(rows, wanted)
+    if found is None and path.endswith(".py"):
+        found = unified.find_lines([_bare(row) for row in rows], [_bare(row) for row in wanted])
+        if found is not None and len(made) == len(wanted):
+            made = [_commented(row, rows[found + place]) for place, row in enumerate(made)]
     if found is None:
         raise Unusable(f"a SEARCH block is not found in {path}; copy the lines exactly")
-    rows = now.split("\n")
-    rows[found : found + len(old.rstrip("\n").split("\n"))] = new.rstrip("\n").split("\n") if new.strip() else []
+    rows[found : found + len(wanted)] = made
     return "\n".join(rows)
+
+
+def _bare(row: str) -> str:
+    """A line of Python without the comment behind it, where that is plain to see."""
+    return _COMMENT.sub("", row)
+
+
+def _commented(row: str, before: str) -> str:
+    """`row` with the comment that stood behind the line it replaces, unless it has one."""
+    comment = _COMMENT.search(before)
+    return row if comment is None or "#" in row else row.rstrip() + comment[0]
 
 
 def _unified(text: str, tree: Tree, paths: _Paths) -> dict[str, bytes | None]:

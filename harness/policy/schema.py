@@ -87,13 +87,15 @@ class StopPolicy(Strict):
     """When to stop early. `plateau` is how many tickets in a row may pass without a keep; 0 never stops for that.
 
     `divergence` is how many gains in a row the holdout may refuse, with none held in between: the visible score rises
-    and the hidden one does not. 0 never stops for that.
+    and the hidden one does not. 0 never stops for that. `agent_failures` is how many tickets in a row the agent may
+    fail at, such as by replies that cannot be used.
     """
 
-    added: ClassVar[frozenset[str]] = frozenset({"divergence"})
+    added: ClassVar[frozenset[str]] = frozenset({"divergence", "agent_failures"})
 
     plateau: int = Field(default=0, ge=0)
     divergence: int = Field(default=0, ge=0)
+    agent_failures: int = Field(default=8, ge=1)
     infra_failures: int = Field(default=5, ge=1)
 
 

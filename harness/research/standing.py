@@ -17,9 +17,9 @@ ROOT = "v0"
 class Mark:
     """What stop rules and later tickets read of the moment after one ticket.
 
-    `rollouts` counts those cited so far; `kept_at` is the last ticket that was kept; `idle` counts the tickets in a
-    row without a proposal; `refused` the gains in a row that only the holdout refused; `comparisons` those that alpha
-    was spent on.
+    `rollouts` counts those cited so far; `kept_at` is the last ticket that was kept; of the tickets in a row without a
+    proposal `idle` counts those for which the agent had none, `failed` those it failed at; `refused` the gains in a row
+    that only the holdout refused; `comparisons` those that alpha was spent on.
     """
 
     incumbent: str
@@ -28,6 +28,7 @@ class Mark:
     queries: int = 0
     surprises: int = 0
     idle: int = 0
+    failed: int = 0
     refused: int = 0
     comparisons: int = 0
 
@@ -101,6 +102,8 @@ class Standing:
         if body.get("archive"):
             self._remember(ticket, body)
         before = self.marks[-1]
+        idle = verdict is Verdict.NO_PROPOSAL
+        failed = idle and body["proposal"]["status"] == "failed"
         queried = asked is not None and asked["asked"]
         surprised = asked is not None and queried and not asked["passed"]
         tested = "confirm" in decision["evidence"] or "alpha" in decision["evidence"].get("items", {})
@@ -111,7 +114,8 @@ class Standing:
                 kept_at=ticket if kept else before.kept_at,
                 queries=before.queries + queried,
                 surprises=before.surprises + surprised,
-                idle=before.idle + 1 if verdict is Verdict.NO_PROPOSAL else 0,
+                idle=before.idle + (not failed) if idle else 0,
+                failed=before.failed + failed if idle else 0,
                 refused=0 if kept else before.refused + surprised,
                 comparisons=before.comparisons + tested,
             )

@@ -41,5 +41,7 @@ def _rules(session: Session, ticket: int, after: int) -> Iterator[Stop]:
         yield Stop("plateau", f"{idle_since} tickets without a keep")
     if mark.idle >= max(2, session.width):
         yield Stop("exhausted", "the agent has nothing left to try")
+    if mark.failed >= max(policy.stop.agent_failures, session.width):
+        yield Stop("agent", f"the agent failed {mark.failed} times in a row; `strop log` says how")
     if (session.hold.folder / STOP_FILE).exists():
         yield Stop("stop file", "a stop file lies in the run folder")

@@ -56,6 +56,49 @@ def test_trailing_blanks_do_not_hide_a_place():
     assert text(edited(block("RATE = 0.1   \n", "RATE = 0.2\n"))) == TRAIN.replace("0.1", "0.2")
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Why: x\n\ntrain.py\n<<<<<<< SEARCH\nRATE = 0.1\n=======\nRATE = 0.2",
+        "```\ntrain.py\n<<<<<<< SEARCH\nRATE = 0.1\n=======\nRATE = 0.2\n```\nThat is all.",
+        "train.py\n<<<<<<< SEARCH\nRATE = 0.1\n>>>>>>> REPLACE\nRATE = 0.2",
+        "train.py\n<<<<<<< SEARCH\nRATE = 0.1\n>>>>>>> REPLACE\nRATE = 0.2\n\nThat is all.",
+    ],
+)
+def test_a_block_that_lacks_one_mark_is_understood(reply):
+    assert text(edited(reply)) == TRAIN.replace("0.1", "0.2")
+
+
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        ("train.py\n<<<<<<< SEARCH\nRATE = 0.1\nRATE = 0.2\n", "needs a line of ======="),
+        ("train.py\n<<<<<<< SEARCH\nRATE = 0.1\n>>>>>>> REPLACE\n", "says nothing"),
+        ("train.py\n<<<<<<< SEARCH\nRATE = 0.1\n=======\nThis is slow.\n", "valid Python"),
+        ("notes.md\n<<<<<<< SEARCH\nold\n=======\nnew", "needs a line of ======="),
+    ],
+)
+def test_a_block_that_lacks_more_or_lets_prose_in_is_not(reply, why):
+    with pytest.raises(Unusable, match=why):
+        edited(reply, Tree({**TREE, "notes.md": File(b"old\n")}))
+
+
+def test_a_reply_that_was_cut_off_is_not_taken_for_a_shorter_one():
+    reply = "train.py\n<<<<<<< SEARCH\nRATE = 0.1\n=======\nRATE = 0.2"
+    with pytest.raises(Unusable, match="at its end"):
+        read(reply, TREE, lambda path: True, cut=True)
+    with pytest.raises(Unusable, match="ended before the edit did"):
+        read("I would like to", TREE, lambda path: True, cut=True)
+
+
+def test_a_comment_behind_a_line_is_not_asked_for_and_stays():
+    tree = Tree({"train.py": File(b"RATE = 0.1  # how fast\nSTEPS = 10\nNAME = 'a # b'\n")})
+    assert text(edited(block("RATE = 0.1\n", "RATE = 0.2\n"), tree)).startswith("RATE = 0.2  # how fast\nSTEPS")
+    assert text(edited(block("RATE = 0.1\n", "RATE = 0.2  # mine\n"), tree)).startswith("RATE = 0.2  # mine\n")
+    with pytest.raises(Unusable, match="not found"):
+        edited(block("NAME = 'a\n", "NAME = 'b'\n"), tree)
+
+
 def test_a_new_file_by_an_empty_search():
     assert edited(block("", "Z = 1\n", "lib/new.py")).changes == {"lib/new.py": b"Z = 1\n"}
 

@@ -201,6 +201,21 @@ async def test_a_failing_agent_and_an_idle_one(tmp_path):
     assert run.summary["steps"]["done"] < 9
 
 
+async def test_an_agent_that_keeps_failing_is_given_up_and_not_called_exhausted(tmp_path):
+    _, run = await play(
+        make_toy(tmp_path / "toy"),
+        tmp_path / "runs",
+        script=["fail", "fail", "fail", "value 60", *["fail"] * 9],
+        steps=12,
+        **{"stop.agent_failures": 4},
+    )
+    assert run.summary["stop"] == {
+        "reason": "agent",
+        "detail": "the agent failed 4 times in a row; `strop log` says how",
+    }
+    assert run.summary["counts"] == {"no_proposal": 7, "kept": 1}
+
+
 @pytest.mark.parametrize(
     ("act", "word"),
     [
