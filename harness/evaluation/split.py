@@ -72,7 +72,9 @@ class SplitEvaluation:
         """Score plain files that a run of `split` wrote, in a box of pinned code only."""
         settings = self.subject.file.eval
         assert settings.score is not None
-        async with self.boxes.open(replace(self.spec, reusable=True)) as box:
+        # formats whose scorer runs what a candidate wrote get a box of their own every time
+        reusable = settings.mode == "split" or settings.format in ("dataset", "reasoning_gym")
+        async with self.boxes.open(replace(self.spec, reusable=reusable)) as box:
             await box.put(self.subject.scorer.entries(), EVAL, read_only=True)
             await box.put(self.subject.splits[split].labels.entries(), LABELS, read_only=True)
             await box.put(written, OUT, read_only=True)

@@ -127,8 +127,8 @@ class HoldoutPolicy(Strict):
 
     Worn out, it freezes (the run ends) or rotates: its examples are cut into `parts` beforehand, one is asked at a
     time, and the run ends when the last one is worn out. `method` "ladder" (arXiv 1502.04585) asks for a gain of at
-    least `step`; "thresholdout" (arXiv 1506.02629) believes the visible gain unless the hidden one is further than
-    `threshold` from it, with Laplace noise of scale `noise`.
+    least `step`; "thresholdout" (arXiv 1506.02629) believes the visible gain unless all gains together are further than
+    `threshold` from what they are on the holdout, with Laplace noise of scale `noise`; then it asks for 4 noise.
     """
 
     added: ClassVar[frozenset[str]] = frozenset({"step", "threshold", "parts", "noise", "method"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.archive.base import StoredProposal
@@ -206,7 +206,7 @@ class Deliberation:
         gains = [g for g in (self._hidden_gain(mine, theirs, part) for mine, theirs in pairs) if g is not None]
         ran = all(mine.status is Status.OK for mine, _ in pairs)
         hidden = math.fsum(gains) / len(gains) if gains else None
-        passed = ran and (hidden is None or self._bit(hidden, simpler=simpler))
+        passed = ran and (hidden is None or self._bit(hidden, [mine for mine, _ in pairs], simpler=simpler))
         if session.standing.deterministic:
             passed = passed and hidden is not None
         score = remembered(policy, pairs[0][0].score)
@@ -237,7 +237,7 @@ class Deliberation:
         own, other = (part_score(policy, session.seed, one.items, part) for one in (mine, theirs))
         return None if own is None or other is None else session.gate.gain(own, other)
 
-    def _bit(self, hidden: float, *, simpler: bool) -> bool:
+    def _bit(self, hidden: float, ran: Sequence[Outcome], *, simpler: bool) -> bool:
         session = self.session
         if simpler:
             return hidden >= -session.policy.gate.margin
@@ -245,7 +245,17 @@ class Deliberation:
         assert isinstance(seen, dict)
         visible = seen.get("mean_gain", seen.get("gain"))
         rng = stream(session.seed, "holdout", self.proposal.ticket)
-        return bit(session.policy.holdout, hidden, visible if isinstance(visible, float) else hidden, rng)
+        seen_gain = visible if isinstance(visible, float) else hidden
+        return bit(session.policy.holdout, hidden, seen_gain, rng, self._gap(ran))
+
+    def _gap(self, ran: Sequence[Outcome]) -> float | None:
+        """How much further from the root the candidate is on visible than on the holdout."""
+        standing, gain = self.session.standing, self.session.gate.gain
+        scores = [one.score for one in ran if one.score is not None]
+        if self.reference is None or not scores or ROOT not in standing.holdout:
+            return None
+        hidden = gain(math.fsum(scores) / len(scores), standing.holdout[ROOT])
+        return gain(self.reference, standing.reference[ROOT]) - hidden
 
     async def _pair(self, incumbent: Variant, split: Split, repeat: int, purpose: str) -> tuple[Outcome, Outcome]:
         """Candidate and incumbent on one fresh seed; who goes first alternates."""

@@ -1,8 +1,9 @@
 """The hidden cross-check: scores in, one bit out. Pure but for the named stream of Thresholdout's noise.
 
 `bit` asks for strict improvement. `ladder` (Blum and Hardt, arXiv 1502.04585) asks for `step` more and remembers
-scores rounded to it. `thresholdout` (Dwork and others, arXiv 1506.02629) believes the visible gain unless the hidden
-one is further from it than a noisy threshold, and then answers from the hidden one with noise.
+scores rounded to it. `thresholdout` (Dwork and others, arXiv 1506.02629) believes the visible gain unless what the run
+has gained on visible in all is further from what it has on the holdout than a noisy threshold; then it answers from the
+hidden gain with noise, which must exceed `_SURE` times the noise: noise alone passes once in a hundred.
 """
 
 from __future__ import annotations
@@ -16,14 +17,24 @@ from harness.evaluation.result import examples
 from harness.policy.schema import HoldoutPolicy
 from harness.streams import derive
 
+_SURE = 4.0  # P(Laplace(b) > 4 b) = exp(-4) / 2 = 0.009
 
-def bit(policy: HoldoutPolicy, hidden: float, visible: float, rng: np.random.Generator) -> bool:
-    """Whether a gain of `hidden` holds, when `visible` was seen. Both positive for better."""
+
+def bit(
+    policy: HoldoutPolicy, hidden: float, visible: float, rng: np.random.Generator, gap: float | None = None
+) -> bool:
+    """Whether a gain of `hidden` holds, when `visible` was seen. Both positive for better.
+
+    `gap` is how much further the candidate is from the root on visible than on the holdout, `visible` - `hidden` for
+    the first gain: gains that are each within the threshold must not add up to more than it.
+    """
     if policy.method == "ladder":
         return hidden >= policy.step
     if policy.method == "thresholdout":
-        far = abs(visible - hidden) > policy.threshold + rng.laplace(0.0, 4 * policy.noise)
-        return (hidden + rng.laplace(0.0, policy.noise) if far else visible) > 0
+        apart = abs(visible - hidden if gap is None else gap)
+        if apart <= policy.threshold + rng.laplace(0.0, 4 * policy.noise):
+            return visible > 0
+        return hidden + rng.laplace(0.0, policy.noise) > _SURE * policy.noise
     return hidden > 0
 
 

@@ -12,6 +12,7 @@ from harness.events import RunStopped, TicketDecided
 from harness.report.html import write_report
 from harness.research.matched import by_luck
 from harness.research.standing import Standing
+from harness.research.statistics import holdout_epsilon
 
 
 async def evidence(run, ticket):
@@ -96,6 +97,59 @@ async def test_rotation_goes_on_with_fresh_examples(tmp_path):
     assert (await evidence(run, 2))["holdout"]["part"] == 1
     claim = run.summary["holdout"]
     assert (claim["limit"], claim["examples"]) == (2, 4)
+
+
+async def test_a_frozen_holdout_ends_the_run_and_says_so(tmp_path):
+    chosen = {"holdout.surprises": 1, "stop.divergence": 0}
+    script = ["memorise 70", "value 60", "value 61"]
+    events, run = await play(make_toy(tmp_path / "toy"), tmp_path / "runs", script=script, **chosen)
+    assert verdicts(events) == ["discarded"]
+    assert run.summary["stop"]["reason"] == "holdout"
+    claim = run.summary["holdout"]
+    assert (claim["verdict"], claim["queries"], claim["surprises"], claim["limit"]) == ("worn out", 1, 1, 1)
+    assert claim["eps"] == pytest.approx(holdout_epsilon(1, 1, 8))
+    said = dict(rows(run.summary))["holdout"]
+    assert said == f"worn out: 1 query, 1 surprise, eps {claim['eps']:.3f}"
+    assert said in (await page(run.folder))
+
+
+async def test_the_ladder_keeps_only_steps_on_what_is_hidden(tmp_path):
+    chosen = {"holdout.method": "ladder", "holdout.step": 0.1, "gate.min_effect": 0.0}
+    script = ["value 25", "value 60", "value 65"]
+    events, run = await play(make_toy(tmp_path / "toy"), tmp_path / "runs", script=script, **chosen)
+    assert verdicts(events) == ["discarded", "kept", "discarded"]  # 0.05 and 0.05 better, 0.4 better
+    asked = [(await evidence(run, ticket))["holdout"] for ticket in (1, 2, 3)]
+    assert [one["method"] for one in asked] == ["ladder"] * 3
+    assert asked[1]["score"] == pytest.approx(0.1)  # 0.10 rounded to the step, and nothing finer is remembered
+    assert run.summary["holdout"]["surprises"] == 2
+
+
+async def test_thresholdout_refuses_the_memorised_and_keeps_the_real(tmp_path):
+    chosen = {"holdout.method": "thresholdout", "holdout.threshold": 0.05, "holdout.noise": 0.001}
+    script = ["memorise 70", "value 60"]
+    events, run = await play(make_toy(tmp_path / "toy"), tmp_path / "runs", script=script, **chosen)
+    assert verdicts(events) == ["discarded", "kept"]
+    assert (await evidence(run, 1))["holdout"]["method"] == "thresholdout"
+    assert (run.summary["holdout"]["queries"], run.summary["holdout"]["surprises"]) == (2, 1)
+
+
+async def test_small_memorised_gains_do_not_add_up_past_the_threshold(tmp_path):
+    chosen = {"holdout.method": "thresholdout", "holdout.threshold": 0.05, "holdout.noise": 0.0001}
+    small = PLAIN.replace("{id},{VALUE}", "{id},{VALUE if id[0] == 'v' else 20}").replace("\n", "\\n")
+    script = [f"source {small.replace('VALUE = 20', f'VALUE = {20 + 4 * n}')}" for n in range(1, 6)]
+    events, run = await play(
+        make_toy(tmp_path / "toy"), tmp_path / "runs", script=script, **chosen, **{"stop.divergence": 0}
+    )
+    assert verdicts(events) == ["kept", "discarded", "discarded", "discarded", "discarded"]
+    assert run.summary["holdout"]["surprises"] == 4
+
+
+async def test_no_proposer_is_told_what_the_holdout_said(tmp_path):
+    events, _ = await play(
+        make_toy(tmp_path / "toy"), tmp_path / "runs", script=["memorise 70", "value 19"], **{"stop.divergence": 0}
+    )
+    told = [event.decision.reason for event in events if isinstance(event, TicketDecided)]
+    assert told[0] == told[1] == "no gain that holds"
 
 
 async def test_a_simpler_variant_that_is_no_worse_is_kept(tmp_path):

@@ -32,6 +32,20 @@ def test_thresholdout_refuses_what_is_far_from_what_was_seen():
     assert bit(policy, 0.049, 0.05, rng())
 
 
+def test_thresholdout_passes_noise_alone_once_in_a_hundred():
+    policy = HoldoutPolicy(method="thresholdout", threshold=0.04, noise=0.01)
+    draws = rng()
+    assert sum(bit(policy, 0.0, 0.5, draws) for _ in range(20_000)) / 20_000 < 0.015
+    assert sum(bit(policy, 0.1, 0.5, draws) for _ in range(2_000)) / 2_000 > 0.98
+
+
+def test_thresholdout_counts_what_the_run_has_gained_in_all():
+    policy = HoldoutPolicy(method="thresholdout", threshold=0.04, noise=0.0001)
+    assert bit(policy, 0.0, 0.03, rng())
+    assert not bit(policy, 0.0, 0.03, rng(), gap=0.06)
+    assert bit(policy, 0.03, 0.03, rng(), gap=0.06)
+
+
 def test_rotation_gives_each_part_its_own_surprises():
     policy = HoldoutPolicy(then="rotate", parts=3, surprises=2)
     assert capacity(policy) == 6
