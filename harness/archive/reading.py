@@ -58,6 +58,20 @@ def ledger(connection: sqlite3.Connection, after: int) -> list[LedgerEntry]:
     return [schema.as_ledger(row) for row in rows]
 
 
+def frame(connection: sqlite3.Connection) -> list[LedgerEntry]:
+    """Every row but those of tickets, and the last ticket's: where a run stands without all that it did."""
+    rows = connection.execute(
+        f"SELECT {schema.LEDGER} FROM ledger WHERE ticket IS NULL"  # noqa: S608 - constants
+        f" OR ticket = (SELECT max(ticket) FROM ledger) ORDER BY seq"
+    )
+    return [schema.as_ledger(row) for row in rows]
+
+
+def row(connection: sqlite3.Connection, seq: int) -> tuple[str, str] | None:
+    """(hash, seal) of one row."""
+    return connection.execute("SELECT hash, seal FROM ledger WHERE seq = ?", (seq,)).fetchone()
+
+
 def tickets(connection: sqlite3.Connection, after: int) -> list[LedgerEntry]:
     rows = connection.execute(
         f"SELECT {schema.LEDGER} FROM ledger WHERE kind = 'ticket' AND ticket > ? ORDER BY seq",  # noqa: S608

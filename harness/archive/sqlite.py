@@ -241,6 +241,30 @@ class SqliteArchive:
         """Every row, both chains computed again on the way. Raises IntegrityError."""
         return await self._read(audit.sound)
 
+    async def sound_fold(self, take: Callable[[Iterator[LedgerEntry]], _T]) -> _T:
+        """What `take` makes of every row, both chains computed again on the way; no row is kept. Raises IntegrityError.
+
+        `take` runs in a thread.
+        """
+
+        def work(connection: sqlite3.Connection) -> _T:
+            with audit.collector_paused():
+                return take(audit.walk(connection))
+
+        return await self._read(work)
+
+    async def check_ledger(self) -> int:
+        """Compute both chains again, quicker than reading the rows; how many there are. Raises IntegrityError."""
+        return await self._read(audit.check)
+
+    async def frame(self) -> Sequence[LedgerEntry]:
+        """Every row but those of tickets, and the last ticket's."""
+        return await self._read(reading.frame)
+
+    async def links(self, seq: int) -> tuple[str, str] | None:
+        """(hash, seal) of one row, None when there is no such row."""
+        return await self._read(lambda connection: reading.row(connection, seq))
+
     async def tickets(self, after: int = -1) -> Sequence[LedgerEntry]:
         """The ledger rows of tickets numbered above `after`, in order."""
         return await self._read(lambda connection: reading.tickets(connection, after))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any, TypeVar, cast
 
@@ -21,14 +21,15 @@ ONCE = ("run", "root", "stop", "vault")
 _T = TypeVar("_T")
 
 
-def fold(rows: Sequence[LedgerEntry]) -> Standing:
+def fold(rows: Iterable[LedgerEntry]) -> Standing:
     """Where the ledger says the run stands. Raises IntegrityError naming the first row that makes no sense there."""
     standing = Standing("min")
     run: Mapping[str, Any] = {}
     seen: set[str] = set()
+    known = frozenset((*ONCE, "ticket", "session"))
     for row in rows:
         name = f"ledger {row.seq}"
-        if row.kind not in (*ONCE, "ticket", "session") or (row.body is None) != (row.kind == "session"):
+        if row.kind not in known or (row.body is None) != (row.kind == "session"):
             raise IntegrityError(name, expected="a row of a known kind", found=line(row.kind))
         if row.kind in ONCE and row.kind in seen:
             raise IntegrityError(name, expected=f"one {row.kind} entry", found="a second one")

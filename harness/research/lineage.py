@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.archive.audit import collector_paused
 from harness.archive.base import LedgerEntry
 from harness.archive.sqlite import SqliteArchive
 from harness.errors import InputError
@@ -150,9 +149,8 @@ async def lineage_of(folder: Path) -> tuple[Lineage, Standing]:
     """The family tree of the run in `folder`, which may be live. Raises InputError, IntegrityError."""
     archive = await SqliteArchive.view(folder)
     try:
-        with collector_paused():
-            rows = await archive.sound_ledger()
-            standing = fold(rows)
+        standing = await archive.sound_fold(fold)
+        rows = await archive.frame()
         if not standing.marks:
             raise InputError("its root is not measured yet", file=folder, mend="look again when it is")
         key = RolloutKey(standing.variants[ROOT].tree, Split.VISIBLE, 0, 0, "root")

@@ -11,7 +11,6 @@ from typing import Any, cast
 import anyio.to_thread
 
 from harness.agent.bench import Bench, Equipped
-from harness.archive.audit import collector_paused
 from harness.archive.base import LedgerEntry
 from harness.box.base import Boxes, BoxSpec, Command, Mount
 from harness.box.choose import choose
@@ -166,10 +165,8 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None =
 
     Raises IntegrityError when the ledger or a pinned tree is not what it was.
     """
-    with collector_paused():
-        rows = await hold.archive.sound_ledger()
-        standing = fold(rows)
-    body = run_body(rows)
+    standing = hold.standing or await hold.archive.sound_fold(fold)
+    body = run_body(await hold.archive.frame())
     subject, policy = await _pinned(body, hold.store)
     spec = spec_of(hold, policy, mounting.mounts(rows[0].obs))
     agent = make_proposer(policy.agent.name, cast("Mapping[str, Json]", policy.agent.config))

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from harness.records import Json
 from harness.research.select import Floats, Ints
 
+_MANY = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -43,16 +45,17 @@ class Member:
 
 def member_of(table: Mapping[str, Any]) -> Member:
     """The member that `Member.as_json` wrote down."""
-    score = math.nan if table["score"] is None else float(table["score"])
+    told, items = table.get, table.get("items")
+    score = table["score"]
     return Member(
-        id=table["id"],
-        ticket=table.get("ticket", 0),
-        parents=tuple(table.get("parents", ())),
-        score=score,
-        wins=table.get("wins", 0.0),
-        losses=table.get("losses", 0.0),
-        items=tuple(math.nan if one is None else float(one) for one in table.get("items", ())),
-        stage=table.get("stage", 0),
+        table["id"],
+        told("ticket", 0),
+        tuple(told("parents", ())),
+        math.nan if score is None else float(score),
+        told("wins", 0.0),
+        told("losses", 0.0),
+        tuple([math.nan if one is None else float(one) for one in items]) if items else (),
+        told("stage", 0),
     )
 
 
@@ -72,7 +75,7 @@ def change_of(body: Mapping[str, Any]) -> Change | None:
     if made is None:
         return None
     member = member_of(made["member"]) if made.get("member") else None
-    again = tuple(member_of(one) for one in made.get("again", ()))
+    again = tuple([member_of(one) for one in made["again"]]) if "again" in made else ()
     return Change(body["ticket"], member, again, tuple(made.get("gone", ())))
 
 
@@ -127,46 +130,74 @@ class Population:
 
     def until(self, ticket: int) -> Population:
         """The population as of `ticket`. Later calls may only ask for the same or a later one."""
+        entering: list[Member] = []
         while self._waiting and self._waiting[0].ticket <= ticket:
             change = self._waiting.popleft()
             if change.member is not None:
-                self._enter(change.member)
-                self.members[change.member.id] = change.member
-            for member in change.again:
-                self._renew(member)
-                self.members[member.id] = member
-            for name in change.gone:
-                self._columns[0, self._place[name]] = math.nan
-                self._items[self._place[name]] = math.nan
-            self.revision += bool(change.again or change.gone)
+                entering.append(change.member)
+            if change.again or change.gone:
+                self._enter(entering)
+                entering = []
+                self._alter(change)
+        self._enter(entering)
         return self
 
-    def ancestors(self, place: int) -> set[int]:
+    def _alter(self, change: Change) -> None:
+        for member in change.again:
+            self._renew(member)
+            self.members[member.id] = member
+        for name in change.gone:
+            self._columns[0, self._place[name]] = math.nan
+            self._items[self._place[name]] = math.nan
+        self.revision += 1
+
+    def ancestors(self, place: int) -> Sequence[int]:
         """Every ancestor once, also through merges."""
-        found: set[int] = set()
-        ahead = list(self._parents[place])
+        line: list[int] = []
+        parents = self._parents[place]
+        while len(parents) == 1:
+            line.append(parents[0])
+            parents = self._parents[parents[0]]
+        found = dict.fromkeys(line)
+        ahead = list(parents)
         while ahead:
             one = ahead.pop()
             if one not in found:
-                found.add(one)
+                found[one] = None
                 ahead += self._parents[one]
-        return found
+        return list(found) if parents else line
 
-    def _enter(self, member: Member) -> None:
-        place = len(self.ids)
-        self._grow(place, len(member.items))
-        parents = tuple(dict.fromkeys(self._place[name] for name in member.parents))
-        self.ids.append(member.id)
-        self._place[member.id] = place
-        self._parents.append(parents)
-        self._columns[:, place] = (member.score, 0.0, member.wins, member.losses, member.wins, member.losses)
-        for parent in parents:
-            self._columns[1, parent] += 1
-        if member.wins or member.losses:
-            above = list(self.ancestors(place))
-            self._columns[4, above] += member.wins
-            self._columns[5, above] += member.losses
-        self._set_items(place, member.items)
+    def _enter(self, members: Sequence[Member]) -> None:
+        """Sums are taken in the order of tickets however many enter at once, so that every bit of them is the same."""
+        if not members:
+            return
+        first, count = len(self.ids), len(self.ids) + len(members)
+        self._grow(count - 1, max(len(one.items) for one in members))
+        for place, member in enumerate(members, start=first):
+            self.ids.append(member.id)
+            self._place[member.id] = place
+            self._parents.append(tuple(dict.fromkeys([self._place[name] for name in member.parents])))
+            self.members[member.id] = member
+        fresh = np.array([(one.score, 0.0, one.wins, one.losses, one.wins, one.losses) for one in members])
+        self._columns[:, first:count] = fresh.T
+        sums: list[Any] = [self._columns[row] for row in (1, 4, 5)]
+        if len(members) > _MANY:
+            sums = [one[:count].tolist() for one in sums]  # a list's numbers are quicker to reach one by one
+        self._add_up(first, members, *sums)
+        if len(members) > _MANY:
+            for row, one in zip((1, 4, 5), sums, strict=True):
+                self._columns[row, :count] = one
+        for place, member in enumerate(members, start=first):
+            self._set_items(place, member.items)
+
+    def _add_up(self, first: int, members: Sequence[Member], children: Any, wins: Any, losses: Any) -> None:  # noqa: ANN401 - columns or lists
+        for place, member in enumerate(members, start=first):
+            for parent in self._parents[place]:
+                children[parent] += 1.0
+            if member.wins or member.losses:
+                for above in self.ancestors(place):
+                    wins[above] += member.wins
+                    losses[above] += member.losses
 
     def _renew(self, member: Member) -> None:
         """More evidence for a member that is already there; its totals are given, not the difference."""
@@ -185,7 +216,7 @@ class Population:
             self._items[place, : len(items)] = items
 
     def _grow(self, place: int, instances: int) -> None:
-        if place >= self._columns.shape[1]:
+        while place >= self._columns.shape[1]:
             self._columns = np.concatenate([self._columns, np.zeros_like(self._columns)], axis=1)
         rows, width = self._items.shape
         if place >= rows or instances > width:

@@ -21,7 +21,8 @@ from harness.archive.ledger import canonical, verify_chain
 from harness.archive.sqlite import SqliteArchive
 from harness.clock import SystemClock
 from harness.errors import IntegrityError
-from harness.evaluation.simulation import NoBoxes
+from harness.evaluation.simulation import NoBoxes, SimulatedEvaluation
+from harness.evaluation.tasks import TasksEvaluation
 from harness.events import Event
 from harness.model.gateway import open_gateway
 from harness.model.server import Server
@@ -67,7 +68,14 @@ class _Record:
 
 
 class _Recorded:
-    """An evaluation that runs nothing."""
+    """An evaluation that runs nothing, over the tasks of the one that did."""
+
+    def __init__(self, ran: object) -> None:
+        self._ran = ran
+
+    def tasks(self, split: Split) -> list[str]:
+        """The names of a split's tasks; none for a split that is run whole."""
+        return self._ran.tasks(split) if isinstance(self._ran, TasksEvaluation | SimulatedEvaluation) else []
 
     async def rollout(self, tree: Tree, split: Split, seed: int) -> NoReturn:
         raise IntegrityError(f"a rollout of {split}", expected="a recorded outcome", found="none")
@@ -95,7 +103,7 @@ async def replay(folder: Path) -> ReplayReport:
         models = await stack.enter_async_context(_models(record, policy, archive)) if policy.models else None
         events: list[Event] = []
         session = await assemble(hold, NoBoxes(), events.append, models)
-        session.rollouts.evaluation = _Recorded()
+        session.rollouts.evaluation = _Recorded(session.rollouts.evaluation)
         await _take(session, record, len(tickets))
         await _compare(record, await archive.ledger())
         made = await archive.proposals()

@@ -27,6 +27,7 @@ from harness.records import Json, RunState
 from harness.repo.store import FOLDER_NAME, TreeStore
 from harness.research.account import sealed_wall_s, state_of
 from harness.research.baseline import measure_root
+from harness.research.cross_check import fold
 from harness.research.engine import Engine
 from harness.research.models import Tape, models_of
 from harness.research.mounts import check_mounts
@@ -157,14 +158,15 @@ async def resume_run(
         stack.enter_context(RunLock(folder))
         archive = await SqliteArchive.open(folder)
         stack.push_async_callback(archive.aclose)
-        rows = await archive.ledger()
+        rows = await archive.frame()
         state, reason = state_of(rows, live=False)
         if state is RunState.FINISHED:
             raise InputError(f"is finished: {reason}", file=folder, mend="see `strop report`, or start a new run")
         store = TreeStore(folder / FOLDER_NAME)
         await store.open()
-        await settle_anchor(archive, store)
-        hold = Hold(folder, archive, store, clock)
+        standing = await archive.sound_fold(fold)
+        await settle_anchor(archive, store, count=(await archive.head_at())[0])
+        hold = Hold(folder, archive, store, clock, standing)
         yield await stack.enter_async_context(_live(hold, Beside(trackers, tape), resumed=True))
 
 
@@ -205,7 +207,7 @@ async def _drive(
 
 async def _session(run: Run, hold: Hold, resumed: bool, watch: Watch) -> Mapping[str, Json]:
     archive, clock = hold.archive, hold.clock
-    rows = await archive.ledger()
+    rows = await archive.frame()
     boxes = recorded_boxes(rows)
     earlier = max(await archive.wall_s(), sealed_wall_s(rows))
     started = clock.monotonic()
@@ -236,7 +238,7 @@ async def _session(run: Run, hold: Hold, resumed: bool, watch: Watch) -> Mapping
 
 @asynccontextmanager
 async def _models(hold: Hold, tape: Tape) -> AsyncGenerator[Server | None]:
-    rows = await hold.archive.ledger()
+    rows = await hold.archive.frame()
     async with models_of(hold.archive, recorded_policy(rows), run_body(rows)["seed"], tape) as server:
         yield server
 
@@ -301,7 +303,7 @@ async def _close(engine: Engine, stop: Stop) -> None:
 
 
 async def _recorded(archive: SqliteArchive, kind: str) -> Mapping[str, Json] | None:
-    rows = await archive.ledger()
+    rows = await archive.frame()
     return next((row.body for row in rows if row.kind == kind), None)
 
 

@@ -28,12 +28,16 @@ Emit = Callable[[Event], None]
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A run folder held by this process: its records, its trees and the clock they are stamped by."""
+    """A run folder held by this process: its records, its trees and the clock they are stamped by.
+
+    `standing` is where a run stood that was read and found sound when it was taken up again.
+    """
 
     folder: Path
     archive: SqliteArchive
     store: TreeStore
     clock: Clock
+    standing: Standing | None = None
 
     async def append(self, kind: str, body: Mapping[str, Json] | None, obs: Mapping[str, Json] | None = None) -> None:
         """Add a ledger row and anchor the head."""

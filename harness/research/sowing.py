@@ -12,7 +12,6 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from harness.archive.audit import collector_paused
 from harness.archive.parcel import read_parcel
 from harness.archive.sqlite import SqliteArchive
 from harness.errors import InputError
@@ -42,9 +41,8 @@ async def gather(source: Path, most: int | None = None) -> Sowing:
 async def _gather(folder: Path, name: str, most: int | None) -> Sowing:
     archive = await SqliteArchive.view(folder)
     try:
-        with collector_paused():
-            rows = await archive.sound_ledger()
-            standing = fold(rows)
+        standing = await archive.sound_fold(fold)
+        head, _ = await archive.head()
     finally:
         await archive.aclose()
     chosen = _chosen(standing, most)
@@ -59,7 +57,7 @@ async def _gather(folder: Path, name: str, most: int | None) -> Sowing:
     await store.view()
     found: list[tuple[ObjectKind, bytes]] = []
     await store.pour(dict.fromkeys(one.tree for one in seeds), lambda kind, data: found.append((kind, data)))
-    return Sowing(name, rows[-1].hash, seeds, found)
+    return Sowing(name, head, seeds, found)
 
 
 def _chosen(standing: Standing, most: int | None) -> list[str]:

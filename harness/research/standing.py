@@ -84,7 +84,7 @@ class Standing:
         """Take in the `ticket` entry of the next ticket."""
         ticket, decision = body["ticket"], body["decision"]
         assert ticket == self.done + 1, f"ticket {ticket} after {self.done}"
-        verdict = Verdict(decision["verdict"])
+        verdict = _verdict(decision["verdict"])
         variant = variant_of(body)
         if variant is not None:
             self.variants[variant.id] = variant
@@ -92,7 +92,8 @@ class Standing:
         self.attempts.append(attempt_of(body, self.variants[body["parent"]].score))
         self.counts[verdict.value] += 1
         kept = verdict is Verdict.KEPT
-        asked = decision["evidence"].get("holdout")
+        evidence = decision["evidence"]
+        asked = evidence.get("holdout")
         if kept:
             assert variant is not None
             self.reference[variant.id] = body["reference"]
@@ -106,7 +107,7 @@ class Standing:
         failed = idle and body["proposal"]["status"] == "failed"
         queried = asked is not None and asked["asked"]
         surprised = asked is not None and queried and not asked["passed"]
-        tested = "confirm" in decision["evidence"] or "alpha" in decision["evidence"].get("items", {})
+        tested = "confirm" in evidence or ("items" in evidence and "alpha" in evidence["items"])
         self.marks.append(
             Mark(
                 incumbent=variant.id if kept and variant is not None else before.incumbent,
@@ -149,6 +150,14 @@ class Standing:
             self.members.pop(name, None)
 
 
+_VERDICTS = {one.value: one for one in Verdict}
+
+
+def _verdict(text: str) -> Verdict:
+    """What `Verdict(text)` is, in a tenth of the time."""
+    return _VERDICTS.get(text) or Verdict(text)
+
+
 def variant_of(body: Mapping[str, Any]) -> Variant | None:
     """The variant a ticket archived, if any."""
     made = body["variant"]
@@ -159,7 +168,7 @@ def variant_of(body: Mapping[str, Any]) -> Variant | None:
         body["ticket"],
         made["tree"],
         tuple(made["parents"]),
-        Verdict(made["verdict"]),
+        _verdict(made["verdict"]),
         made["score"],
         body["proposal"]["note"],
     )
@@ -172,7 +181,7 @@ def attempt_of(body: Mapping[str, Any], parent_score: float | None) -> Attempt:
         ticket=body["ticket"],
         parent=body["parent"],
         variant=None if body["variant"] is None else body["variant"]["id"],
-        verdict=Verdict(decision["verdict"]),
+        verdict=_verdict(decision["verdict"]),
         score=body["score"],
         parent_score=parent_score,
         note=proposal["note"],

@@ -93,9 +93,8 @@ async def unpack(parcel: Parcel, folder: Path) -> VerifyReport:
         archive = await SqliteArchive.create(folder)
         try:
             await archive.fill(content.rows())
-            rows = await archive.sound_ledger()
-            standing = fold(rows)
-            body = _body(rows)
+            standing = await archive.sound_fold(fold)
+            body = _body(await archive.frame())
             store = TreeStore(folder / FOLDER_NAME)
             await store.create()
             await store.fill(content.objects(), _safe(held_refs(body, standing.variants)))

@@ -6,14 +6,13 @@ trees object by object, the locks. The first record that differs is named.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio.to_thread
 
-from harness.archive.base import LedgerEntry
 from harness.archive.ledger import ZEROS, verify_chain
 from harness.archive.reading import Contents
 from harness.archive.sqlite import SqliteArchive
@@ -84,7 +83,8 @@ async def _verify(folder: Path) -> VerifyReport:
         await archive.aclose()
     rows = contents.ledger
     verify_chain(rows)
-    lag = check_anchor(anchor, rows)
+    named = rows[anchor[2] - 1] if anchor is not None and 0 < anchor[2] <= len(rows) else None
+    lag = check_anchor(anchor, len(rows), None if named is None else (named.hash, named.seal))
     standing = fold(rows)
     cited = check_tables(contents, standing)
     trees, objects = await _check_trees(store, contents, standing.variants)
@@ -107,33 +107,38 @@ async def _verify(folder: Path) -> VerifyReport:
     )
 
 
-async def settle_anchor(archive: SqliteArchive, store: TreeStore) -> int:
+async def settle_anchor(archive: SqliteArchive, store: TreeStore, *, count: int | None = None) -> int:
     """Bring an anchor that a crash left behind up to the ledger's head; how many rows it lagged by.
 
-    For the owner, before the first write of a resumed run. Raises IntegrityError when the ledger's chains are broken
+    For the owner, before the first write of a resumed run. `count` is how many rows the ledger has, for one who has
+    just computed both chains over all of them. Raises IntegrityError when the ledger's chains are broken
     or the anchor knows a row that the ledger has not: then the ledger was cut or written anew.
     """
-    rows = await archive.ledger()
-    verify_chain(rows)
-    lag = check_anchor(await store.anchored(), rows)
+    if count is None:
+        count = await archive.check_ledger()
+    anchor = await store.anchored()
+    known = None if anchor is None or not anchor[2] else await archive.links(anchor[2])
+    lag = check_anchor(anchor, count, known)
     if lag:
-        await store.anchor(rows[-1].hash, rows[-1].seal, rows[-1].seq)
+        seq, row_hash, seal = await archive.head_at()
+        await store.anchor(row_hash, seal, seq)
     return lag
 
 
-def check_anchor(anchor: Anchor | None, rows: Sequence[LedgerEntry]) -> int:
-    """How many rows the anchor lags by. Raises IntegrityError when it leads or names another history."""
+def check_anchor(anchor: Anchor | None, count: int, known: tuple[str, str] | None) -> int:
+    """How many of the ledger's `count` rows the anchor lags by; `known` is (hash, seal) of the row it names.
+
+    Raises IntegrityError when it leads or names another history.
+    """
     if anchor is None:
         raise IntegrityError(f"anchor {ANCHOR_REF}", expected="the ledger's head", found="nothing")
     row_hash, seal, seq = anchor
-    if not 0 <= seq <= len(rows):
-        raise IntegrityError(
-            f"ledger {len(rows) + 1}", expected=f"{seq} rows, as anchored", found="the end: it was cut"
-        )
-    found = (rows[seq - 1].hash, rows[seq - 1].seal) if seq else (ZEROS, ZEROS)
+    if not 0 <= seq <= count:
+        raise IntegrityError(f"ledger {count + 1}", expected=f"{seq} rows, as anchored", found="the end: it was cut")
+    found = known if seq and known is not None else (ZEROS, ZEROS)
     if found != (row_hash, seal):
         raise IntegrityError(f"ledger {seq}", expected=f"seal {seal}, as anchored", found=f"seal {found[1]}")
-    return len(rows) - seq
+    return count - seq
 
 
 async def _check_trees(store: TreeStore, contents: Contents, variants: Mapping[str, Variant]) -> tuple[int, int]:

@@ -8,6 +8,7 @@ import pytest
 
 import harness
 from harness.archive.sqlite import SqliteArchive
+from harness.research.replay import replay
 from harness.research.verify import verify
 from harness.testing.scripted_coder import Coder
 from harness.testing.scripted_model import ScriptedModel
@@ -93,5 +94,6 @@ async def test_agents_edit_themselves_over_the_real_wire_and_resume_agrees(tmp_p
         if body["decision"]["verdict"] in ("archived", "kept"):
             assert "hypothesis" in body["archive"]
     assert (await verify(whole.folder)).tickets == 5
+    assert (await replay(whole.folder)).tickets == 5
     spent = whole.summary
     assert spent["vault"]["best"]["metric"] is not None

@@ -3,6 +3,7 @@ import pytest
 import harness
 from harness.archive.sqlite import SqliteArchive
 from harness.research.posterior import Share
+from harness.research.replay import replay
 from harness.research.verify import verify
 from harness.testing.ladder import write_ladder
 
@@ -98,6 +99,7 @@ async def test_an_interrupted_archive_ends_as_an_uninterrupted_one(tmp_path, wor
     rest = await play(part.folder, None, resume=True)
     assert rest.summary["ledger_head"] == whole.summary["ledger_head"]
     assert (await verify(rest.folder)).tickets == 9
+    assert (await replay(rest.folder)).tickets == 9
 
 
 @pytest.mark.parametrize("rule", ["pareto", "hgm"])
