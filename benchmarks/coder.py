@@ -41,8 +41,8 @@ def subject(folder: Path, visible: int, hidden: int, *, slow: bool) -> Path:
     edits["strop.toml"] |= {"vault = 40": f"vault = {hidden}"}
     if slow:
         edits["strop.toml"] |= {"timeout_s = 300": "timeout_s = 1500"}
-        edits["model.py"] = {"MAX_TOKENS = 1024": "MAX_TOKENS = 256", "TIMEOUT_S = 120": "TIMEOUT_S = 900"}
-        edits["agent.py"] = {"MAX_STEPS = 8": "MAX_STEPS = 2"}
+        edits["model.py"] = {"MAX_TOKENS = 1024": "MAX_TOKENS = 512", "TIMEOUT_S = 120": "TIMEOUT_S = 900"}
+        edits["agent.py"] = {"MAX_STEPS = 8": "MAX_STEPS = 4"}
     for name, changes in edits.items():
         text = (folder / name).read_text()
         for old, new in changes.items():
@@ -127,7 +127,7 @@ def shown(bodies: list[dict], steps: int, stages: int) -> dict[str, bool]:
     return {
         f"{steps} tickets": len(bodies) == steps,
         "children of children": len(parents - {"v0"}) > 0,
-        f"variants at each of {stages} stages": reached >= set(range(1, stages + 1)),
+        f"variants that ended before the last of {stages} stages, and there": min(reached) < stages == max(reached),
         "a stage stopped early": any(told["stopped"] for told in climbs),
         "broken children are recorded": len(broken) > 0,
         "and are never parents": not {body["variant"]["id"] for body in broken} & parents,

@@ -166,7 +166,8 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None =
     Raises IntegrityError when the ledger or a pinned tree is not what it was.
     """
     standing = hold.standing or await hold.archive.sound_fold(fold)
-    body = run_body(await hold.archive.frame())
+    rows = await hold.archive.frame()
+    body = run_body(rows)
     subject, policy = await _pinned(body, hold.store)
     spec = spec_of(hold, policy, mounting.mounts(rows[0].obs))
     agent = make_proposer(policy.agent.name, cast("Mapping[str, Json]", policy.agent.config))
