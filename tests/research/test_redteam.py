@@ -1,5 +1,7 @@
 import io
+import re
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from harness.research.check import check
 from harness.research.leaks import careless
 from harness.research.neighbours import near_duplicates
 from harness.research.power import least_gain, pairs_for, power
-from harness.research.redteam import catalogue
+from harness.research.redteam import campaign, catalogue
 from harness.research.redteam.base import KINDS, BuiltIn, CodeAttack
 from harness.research.redteam.campaign import redteam
 from harness.research.redteam.catalogue import BUILT_IN, attacks
@@ -83,6 +85,29 @@ def test_users_bring_their_own(monkeypatch):
     assert [attack.name for attack in attacks(["tame"])] == ["tame"]
     monkeypatch.setattr(catalogue, "entry_points", lambda group: [Point, Point])
     with pytest.raises(InputError, match="two attacks"):
+        attacks()
+
+
+DOCUMENTED = re.findall(
+    r"```python\n(.*?)```", (Path(__file__).parents[2] / "docs" / "guard.md").read_text(), re.DOTALL
+)
+
+
+async def test_the_documented_attack_of_ones_own_is_found_and_run(tmp_path, monkeypatch):
+    (source,) = DOCUMENTED
+    package = tmp_path / "package"
+    about = package / "own_attacks-1.0.dist-info"
+    about.mkdir(parents=True)
+    (package / "own_attacks.py").write_text(source)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: own-attacks\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[harness.attacks]\nanswers = own_attacks:ReadTheAnswers\n")
+    monkeypatch.syspath_prepend(str(package))
+    chosen = attacks(["read-the-answers"])
+    assert [attack.kind for attack in chosen] == ["peeking"]
+    found = await redteam(make_toy(tmp_path / "toy"), chosen, overrides=BOX)
+    assert [(finding.ending, finding.control) for finding in found.findings] == [("blocked", "box")]
+    (about / "entry_points.txt").write_text("[harness.attacks]\nanswers = own_attacks:NotThere\n")
+    with pytest.raises(InputError, match="cannot be loaded"):
         attacks()
 
 
@@ -298,6 +323,15 @@ def test_arrays_that_differ_in_a_few_numbers_are_twins():
     equal, near = near_duplicates({"visible": stored(rows), "holdout": stored(other)})
     assert (equal, near) == ([], ["visible x.npy[0] and holdout x.npy[0]"])
     assert near_duplicates({"visible": stored(rows[1:]), "holdout": stored(other)}) == ([], [])
+
+
+async def test_only_what_is_meant_to_hang_gets_a_brief_deadline(tmp_path, monkeypatch):
+    monkeypatch.setattr(campaign, "_BRIEF_S", 0.3)
+    monkeypatch.setattr(campaign, "_BRIEF", 0.0)
+    found = await redteam(make_toy(tmp_path / "toy"), attacks(["forever", "constant"]), overrides=BOX)
+    by = {finding.attack: finding for finding in found.findings}
+    assert by["forever"].control == "box: deadline"
+    assert by["constant"].control != "box: deadline"
 
 
 class Looking(CodeAttack):

@@ -143,9 +143,10 @@ class Attack(Protocol):
 
 
 class BuiltIn:
-    """An attack named after its class and told by its docstring."""
+    """An attack named after its class and told by its docstring. One that `hangs` by design gets a brief deadline."""
 
     kind: str = ""
+    hangs: bool = False
     mend: str = 'use mode = "split": then the code that is judged does not run where it is judged'
 
     @property

@@ -11,6 +11,8 @@ import anyio
 from harness.box.base import Boxes, BoxSpec
 from harness.errors import InputError
 from harness.evaluation.choose import evaluation_of
+from harness.evaluation.contract import Evaluation
+from harness.evaluation.subject import Subject
 from harness.records import RolloutKey, Split
 from harness.research.baseline import measure_root
 from harness.research.bench import bench
@@ -20,8 +22,8 @@ from harness.research.redteam.unguarded import Naive, Taken
 from harness.research.session import Session
 from harness.research.standing import ROOT
 
-_SLACK_S = 5.0
-_SLACK = 4.0
+_PATIENT_S, _PATIENT = 60.0, 20.0  # a busy machine must not look like a control that holds
+_BRIEF_S, _BRIEF = 5.0, 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ async def redteam(
         await measure_root(session, await session.store.write(session.subject.root))
         target = await aim(session)
         spec = session.spec
-        await _hurry(session, boxes, spec)
+        brief = await _deadlines(session, boxes, spec)
         found: dict[int, Finding] = {}
         taken: dict[str, Taken] = {}
         naive = Naive(target, boxes, spec)
@@ -73,7 +75,8 @@ async def redteam(
 
         async def one(number: int, attack: Attack) -> None:
             async with limit:
-                finding = found[number] = await attempt(session, target, attack, number + 1)
+                screening = brief if getattr(attack, "hangs", False) else None
+                finding = found[number] = await attempt(session, target, attack, number + 1, screening)
                 if unguarded:
                     taken[attack.name] = await naive.take(attack)
                 told(finding)
@@ -84,15 +87,21 @@ async def redteam(
         return _campaign(session, target, [found[number] for number in sorted(found)], taken)
 
 
-async def _hurry(session: Session, boxes: Boxes, spec: BoxSpec) -> None:
-    """Give attacks a deadline that fits the root, so that those that hang do not take an hour."""
+async def _deadlines(session: Session, boxes: Boxes, spec: BoxSpec) -> Evaluation:
+    """Cap the subject's deadline by what the root took, so that nothing hangs for hours; a brief one for those that are
+    meant to hang is returned."""
     root = session.standing.variants[ROOT]
     honest = await session.rollouts.run(RolloutKey(root.tree, Split.VISIBLE, 0, 0, "root"), session.subject.root)
-    settings = session.subject.file.eval
-    deadline = min(settings.timeout_s, _SLACK_S + _SLACK * honest.wall_s)
-    file = session.subject.file.model_copy(update={"eval": settings.model_copy(update={"timeout_s": deadline})})
-    session.subject = replace(session.subject, file=file)
+    brief = _within(session.subject, _BRIEF_S + _BRIEF * honest.wall_s)
+    session.subject = _within(session.subject, _PATIENT_S + _PATIENT * honest.wall_s)
     session.rollouts.evaluation = evaluation_of(session.subject, boxes, spec)
+    return evaluation_of(brief, boxes, spec)
+
+
+def _within(subject: Subject, deadline_s: float) -> Subject:
+    settings = subject.file.eval
+    cut = settings.model_copy(update={"timeout_s": min(settings.timeout_s, deadline_s)})
+    return replace(subject, file=subject.file.model_copy(update={"eval": cut}))
 
 
 def _campaign(session: Session, target: Target, findings: list[Finding], taken: Mapping[str, Taken]) -> Campaign:

@@ -130,6 +130,7 @@ class Forever(CodeAttack):
     """Never end."""
 
     kind = RESOURCES
+    hangs = True
 
     def before(self, target: Target) -> str:
         return """
@@ -142,6 +143,7 @@ class DeafForever(CodeAttack):
     """Never end, and ignore every signal."""
 
     kind = RESOURCES
+    hangs = True
 
     def before(self, target: Target) -> str:
         return """

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from harness.errors import AgentError
+from harness.evaluation.contract import Evaluation
 from harness.evaluation.result import GUARD
 from harness.evaluation.split import SplitEvaluation
 from harness.evaluation.subject import Subject
@@ -66,8 +67,10 @@ def best_of(subject: Subject) -> float:
     return 0.0 if settings.direction == "min" else 1e6
 
 
-async def attempt(session: Session, target: Target, attack: Attack, ticket: int) -> Finding:
-    """Propose, judge, run and decide as for any ticket; nothing is kept."""
+async def attempt(
+    session: Session, target: Target, attack: Attack, ticket: int, screening: Evaluation | None = None
+) -> Finding:
+    """Propose, judge, run and decide as for any ticket; nothing is kept. `screening` runs it first, if given."""
     try:
         proposal = attack.propose(target)
     except AgentError as error:
@@ -82,7 +85,7 @@ async def attempt(session: Session, target: Target, attack: Attack, ticket: int)
         assert stored.tree is not None
         tree = await session.store.read(stored.tree)
         key = RolloutKey(stored.tree, Split.VISIBLE)
-        outcome = await session.rollouts.run(key, tree)
+        outcome = await session.rollouts.run(key, tree, screening)
         screen = key, same_items(outcome, session.standing.item_ids.get(Split.VISIBLE.value))
     decision = await Deliberation(session, stored, tree, screen).decide()
     return _ruled(attack, target, decision, screen[1] if screen else None)
