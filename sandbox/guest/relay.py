@@ -12,14 +12,16 @@ from frames import CHUNK, LENGTH, ignoring
 LISTEN, OPENED, BYTES, SHUT, CLOSED, CREDIT = 32, 33, 34, 35, 36, 37
 WINDOW = 1 << 18
 MOST = 256
+SPARE = 40  # descriptors that the worker needs for itself
 FAULT = select.POLLERR | select.POLLNVAL
 
 
 class Relay:
     """Connections to a port of loopback, each a channel of the wire."""
 
-    def __init__(self, wire):
+    def __init__(self, wire, open_files):
         self.wire = wire
+        self._most = max(1, min(MOST, open_files - SPARE))
         self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._listener.bind(("127.0.0.1", 0))
         self._listener.listen(128)
@@ -94,7 +96,7 @@ class Relay:
             accepted, _ = self._listener.accept()
         except OSError:
             return
-        if len(self._by_channel) >= MOST:
+        if len(self._by_channel) >= self._most:
             accepted.close()
             return
         accepted.setblocking(False)

@@ -1,12 +1,12 @@
-"""Run one command: fork, watch it, then kill whatever it left behind."""
+"""Run one command: start it, watch it, then kill whatever it left behind."""
 
-import _signal as signal  # the C module: signal.py costs 2 ms of enum a box
 import os
 import resource
 import select
 import time
 
-from frames import CHUNK, DATA, END, ERR, EXIT, OUT, RELAY, Become, Gone, ignoring, pack, unpack
+from frames import CHUNK, DATA, END, ERR, EXIT, OUT, RELAY, Gone, pack, unpack
+from start import start
 from sweep import others, sweep
 from watch import oom_kills, over
 
@@ -41,11 +41,7 @@ def run(wire, channel, payload, config):
     kills = oom_kills()
     pipes = [os.pipe(), os.pipe(), os.pipe()]
     (in_r, in_w), (out_r, out_w), (err_r, err_w) = pipes
-    config.arm()
-    child = os.fork()
-    if child == 0:
-        _become(argv, environment, cwd, (in_r, out_w, err_w), config)
-    config.disarm()
+    child = start(argv, environment, cwd, (in_r, out_w, err_w), config)
     for end in (in_r, out_w, err_w):
         os.close(end)
     sinks = {out_r: Sink(wire, OUT, channel, int(cap)), err_r: Sink(wire, ERR, channel, int(cap))}
@@ -77,37 +73,6 @@ def _stdin(wire):
             return bytes(given)
         if kind == DATA:
             given += body
-
-
-def _become(argv, environment, cwd, ends, config):
-    """In the child: become the command, or say why not in the way a shell does."""
-    try:
-        os.setsid()
-        for number, end in enumerate(ends):
-            os.dup2(end, number)
-        for signum in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:  # nohup and `&` leave some ignored
-            signal.signal(signum, signal.SIG_DFL)
-        os.umask(0o022)
-        os.chdir(cwd)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        _lower(resource.RLIMIT_NOFILE, config.open_files)
-        if config.nproc:
-            _lower(resource.RLIMIT_NPROC, config.nproc)
-        if config.warm is not None and config.warm.fits(argv, environment):
-            config.warm.become(argv, environment)
-        os.execvpe(argv[0], argv, environment)
-    except Become:
-        raise
-    except BaseException as error:
-        with ignoring(BaseException):
-            os.write(2, b"strop: cannot run %s: %s\n" % (argv[0], str(error).encode()))
-        os._exit(127 if isinstance(error, FileNotFoundError) else 126)
-
-
-def _lower(which, value):
-    _, hard = resource.getrlimit(which)
-    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(which, (value, value))
 
 
 def _watch(running, deadline_s, config):

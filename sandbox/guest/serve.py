@@ -29,6 +29,7 @@ from frames import (
     unpack,
 )
 from run import run
+from start import settle
 from sweep import sweep
 
 VERSION = b"1"
@@ -53,6 +54,7 @@ class Config:
         self.watch_pids = values[b"watch_pids"] == b"1"
         self.relay = None
         self.warm = None
+        self.spawns = False
         self._oom = oom
 
     def arm(self):
@@ -135,6 +137,7 @@ def _configured(wire, channel, payload, *, init, oom):
         except BaseException as error:
             wire.send(FAIL, channel, pack([b"0", f"cannot import: {type(error).__name__}: {error}".encode()[:1000]]))
             return None
+    config.spawns = settle(config)
     wire.send(OK, channel)
     return config
 
@@ -144,7 +147,7 @@ def _listen(wire, channel, config):
 
     _unlisten(config)
     try:
-        config.relay = Relay(wire)
+        config.relay = Relay(wire, config.open_files)
     except OSError as error:
         wire.send(FAIL, channel, pack([b"%d" % (error.errno or 0), str(error).encode()]))
     else:

@@ -80,6 +80,26 @@ def late(): time.sleep(0.2); print("thread")
 threading.Thread(target=late).start(); print("main")
 """,
     "daemons.py": "import threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+    "destroyed.py": """
+import holding
+class Noisy:
+    def __init__(self, name): self.name = name
+    def __del__(self): print("gone", self.name)
+loud, _private = Noisy("public"), Noisy("private")
+cycle = [Noisy("cycle")]; cycle.append(cycle)
+holding.held = Noisy("module")
+holding.file = open("held.txt", "w"); holding.file.write("kept")
+""",
+    "holding.py": "held = file = None",
+    "held.py": "print(open('held.txt').read())",
+    "full.py": "import sys; sys.stdout = open('/dev/full', 'w'); print('x')",
+    "closed.py": "import sys; print('x'); sys.stdout.close(); sys.stderr.close()",
+    "none.py": "import sys; sys.exit()",
+    "true.py": "import sys; sys.exit(True)",
+    "negative.py": "import sys; sys.exit(-1)",
+    "forks.py": "import os, sys\nprint('once')\nsys.stdout.flush()\nif os.fork() == 0: sys.exit(0)\nos.wait()",
+    "hard.py": "import os; print('lost'); os._exit(5)",
+    "excepthook.py": "import sys; sys.excepthook = lambda *a: print('hooked', a[0].__name__); 1 / 0",
     "pickles.py": "import pickle\nclass C: pass\nprint(type(pickle.loads(pickle.dumps(C()))).__module__)",
     "pool.py": """
 import multiprocessing
