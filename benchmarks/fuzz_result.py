@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 import sys
+import tempfile
+from pathlib import Path
 
 import atheris
 
@@ -14,6 +16,8 @@ with atheris.instrument_imports(include=["harness.evaluation.result"]):
     from harness.evaluation.result import MAX_ITEMS, ResultRefusedError, parse_number, parse_result
 
 SEEDS = (b'{"error": 0.5, "items": {"a": 0, "b": 1}}', b'{"error": 1e-3}', b'{"error": 1, "size": 2}', b"[[[[", b"NaN")
+KEYS = (r"\"error\":", r"\"items\":{", r"\"size\":", r"\"a\":", "guard:", r"\\ud800", r"\\u0061")
+VALUES = ("NaN", "Infinity", "true", "null", "1e309", "-0", "1e-400", "0x1", "1_0", "}", ",", ":")
 
 
 def said(text: str) -> None:
@@ -40,10 +44,14 @@ def one(data: bytes) -> None:
 
 
 def main() -> None:
-    for seed in SEEDS:
-        one(seed)
-    atheris.Setup(sys.argv, one)
-    atheris.Fuzz()
+    with tempfile.TemporaryDirectory() as folder:
+        for number, seed in enumerate(SEEDS):
+            one(seed)
+            (Path(folder) / str(number)).write_bytes(seed)
+        words = Path(folder) / "words.dict"
+        words.write_text("".join(f'"{word}"\n' for word in (*KEYS, *VALUES)))
+        atheris.Setup([*sys.argv, f"-dict={words}", folder], one)
+        atheris.Fuzz()
 
 
 if __name__ == "__main__":
