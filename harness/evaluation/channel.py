@@ -16,7 +16,8 @@ from harness.box.base import EVAL, RESULT, TMP, WORK, Box, Command
 from harness.evaluation.result import MAX_BYTES, ResultRefusedError
 from harness.evaluation.subject import Subject
 from harness.resources import resource
-from harness.tree import Entry, Tree
+from harness.tree import Entry, File, Tree
+from harness.untrusted import line
 
 OWN = ".strop"
 _END = b".end"
@@ -68,8 +69,14 @@ class Channel:
         }
         for path in sorted({*files, *locked}):
             entry, file = files.get(path), locked.get(path)
-            if entry is None or file is None or entry.kind != "file" or entry.data != file.data:
-                raise ResultRefusedError(f"the run changed the locked {path}")
+            if entry is None or file is None or not _is_as_put(entry, file):
+                raise ResultRefusedError(f"the run changed the locked {line(path, 80)}")
+
+
+def _is_as_put(entry: Entry, file: File) -> bool:
+    """Bytes, mode, kind and number of links: those of a read-only file that nobody touched."""
+    mode = 0o555 if file.executable else 0o444
+    return (entry.kind, entry.links, entry.mode & 0o777, entry.data) == ("file", 1, mode, file.data)
 
 
 def script_of(run: Sequence[str]) -> tuple[str, str, list[str]] | None:

@@ -21,6 +21,9 @@ CHEATS = {
     "open('/result/result.json', 'w').write('{\"error\": 0}'); import os; os._exit(0)": "did not run to its end",
     "import atexit; atexit.register(lambda: open('/result/result.json', 'w').write('{\"error\": 0}'))": "changed after",
     "import os; os.chmod('/eval', 0o755); open('/eval/lib.py', 'w').write('x')": "",
+    "import os; os.chmod('/eval/lib.py', 0o777)": "changed the locked lib.py",
+    "import os; os.chmod('/eval', 0o755); open('/eval/' + chr(27), 'w').close()": "changed the locked \\x1b",
+    "import os; os.chmod('/eval', 0o755); os.link('/eval/lib.py', '/eval/twice.py')": "changed the locked lib.py",
 }
 
 
@@ -28,7 +31,7 @@ async def test_an_inline_eval_counts_only_if_it_ran_to_its_end(tmp_path):
     honest = BETTER.replace("\n", "\\n")
     script = [f"source {cheat}\\n{honest}" for cheat in CHEATS] + [f"source {honest}"]
     events, _ = await play(make_inline(tmp_path / "inline"), tmp_path / "runs", script=script)
-    assert verdicts(events) == ["crashed", "crashed", "crashed", "kept"]
+    assert verdicts(events) == ["crashed"] * len(CHEATS) + ["kept"]
     for reason, word in zip(reasons(events), CHEATS.values(), strict=False):
         assert word in reason
 
