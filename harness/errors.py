@@ -85,13 +85,13 @@ class BoxUnavailableError(MissingEnvironmentError):
 
 
 class StorageError(StropError):
-    """The run folder cannot be written (full, read-only, gone). What was acknowledged is safe."""
+    """The run folder cannot be written (full, read-only, gone), or not read. What was acknowledged is safe."""
 
     exit_code = 3
 
-    def __init__(self, folder: Path | str, *, reason: str, mend: str = "") -> None:
+    def __init__(self, folder: Path | str, *, reason: str, mend: str = "", doing: str = "write") -> None:
         super().__init__(
-            f"cannot write {folder}: {reason}",
+            f"cannot {doing} {folder}: {reason}",
             mend=mend or "free space or fix permissions, then `strop resume` the run; nothing finished was lost",
         )
         self.folder = str(folder)

@@ -23,7 +23,7 @@ COLUMNS: Mapping[str, str] = {
     "variants": schema.VARIANT,
     "attempts": schema.ATTEMPT,
     "rollouts": "n, key, tree, split, repeat, ticket, purpose, example, seed, begun, "
-    "status, score, items, detail, outputs, wall_s, cpu_s, memory_mb",
+    "status, score, items, detail, outputs, wall_s, cpu_s, memory_mb, sealed",
     "sessions": "n, wall_s",
     "calls": "ticket, role, call, digest, model, dialect, variant, request, held_requests, held_in, held_out, "
     "held_nano, requests, tokens_in, tokens_out, nano_usd, estimated, status, media, body",

@@ -40,6 +40,8 @@ def explain(folder: Path, error: sqlite3.Error) -> StropError:
     primary = code & 0xFF if isinstance(code, int) else None
     if primary in _DAMAGED or (primary is None and "decode" in str(error)):
         return IntegrityError(FILE_NAME, expected="a sound database", found=str(error))
+    if primary == sqlite3.SQLITE_CANTOPEN:
+        return StorageError(folder, reason=str(error), doing="open", mend="check that you may read what is in it")
     return StorageError(folder, reason=str(error))
 
 

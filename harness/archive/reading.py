@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import groupby
 
 from harness.archive import schema
 from harness.archive.base import LedgerEntry, StoredProposal
@@ -23,13 +25,14 @@ class RolloutCounts:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """All of an archive's records as of one moment."""
+    """All of an archive's records as of one moment. `sealed` is {ledger row: digest of the rollouts it sealed}."""
 
     ledger: list[LedgerEntry]
     proposals: list[StoredProposal]
     variants: list[Variant]
     attempts: list[Attempt]
     rollouts: list[tuple[RolloutKey, int, Outcome | None]]
+    sealed: Mapping[int, str]
 
 
 def contents(connection: sqlite3.Connection) -> Contents:
@@ -42,6 +45,7 @@ def contents(connection: sqlite3.Connection) -> Contents:
             variants(connection),
             attempts(connection),
             rollouts(connection),
+            sealed(connection),
         )
     finally:
         connection.execute("ROLLBACK")
@@ -135,6 +139,22 @@ def attempts(connection: sqlite3.Connection) -> list[Attempt]:
 def rollouts(connection: sqlite3.Connection) -> list[tuple[RolloutKey, int, Outcome | None]]:
     rows = connection.execute(f"SELECT {schema.ROLLOUT} FROM rollouts ORDER BY n")  # noqa: S608
     return [schema.as_rollout(row) for row in rows]
+
+
+def unsealed(connection: sqlite3.Connection) -> str | None:
+    """The digest of the rollouts that ended since the last ledger row; None when there is none."""
+    rows = connection.execute(
+        f"SELECT {schema.ROLLOUT} FROM rollouts WHERE sealed IS NULL AND status IS NOT NULL ORDER BY n"  # noqa: S608
+    ).fetchall()
+    return schema.digest(rows) if rows else None
+
+
+def sealed(connection: sqlite3.Connection) -> dict[int, str]:
+    """{ledger row: digest of the rollouts it sealed}."""
+    rows = connection.execute(
+        f"SELECT sealed, {schema.ROLLOUT} FROM rollouts WHERE sealed IS NOT NULL ORDER BY sealed, n"  # noqa: S608
+    )
+    return {seq: schema.digest(row[1:] for row in group) for seq, group in groupby(rows, key=lambda row: row[0])}
 
 
 def rollout(connection: sqlite3.Connection, key: RolloutKey) -> tuple[int, Outcome | None] | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import sqlite3
+from collections.abc import Iterable
 from typing import Any, cast
 
 from harness.archive.base import LedgerEntry, StoredProposal
@@ -33,7 +35,9 @@ CREATE TABLE attempts (
 CREATE TABLE rollouts (
     n INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, tree TEXT NOT NULL, split TEXT NOT NULL, repeat INTEGER NOT NULL,
     ticket INTEGER NOT NULL, purpose TEXT NOT NULL, example TEXT NOT NULL, seed INTEGER NOT NULL,
-    begun INTEGER NOT NULL, status TEXT, score, items TEXT, detail TEXT, outputs TEXT, wall_s, cpu_s, memory_mb);
+    begun INTEGER NOT NULL, status TEXT, score, items TEXT, detail TEXT, outputs TEXT, wall_s, cpu_s, memory_mb,
+    sealed INTEGER);
+CREATE INDEX unsealed ON rollouts (n) WHERE sealed IS NULL AND status IS NOT NULL;
 CREATE TABLE sessions (n INTEGER PRIMARY KEY, wall_s REAL NOT NULL);
 """
 
@@ -154,6 +158,14 @@ def as_rollout(row: Row) -> tuple[RolloutKey, int, Outcome | None]:
     score, items, detail, outputs, wall_s, cpu_s, memory_mb = measured
     scores = cast("dict[str, float]", _mapping(items))
     return key, seed, Outcome(Status(status), score, scores, detail, outputs, wall_s, cpu_s, memory_mb)
+
+
+def digest(rows: Iterable[Row]) -> str:
+    """SHA-256 over whole rollouts, each a row of `ROLLOUT`'s columns."""
+    whole = hashlib.sha256()
+    for row in rows:
+        whole.update(canonical(list(row)).encode() + b"\n")
+    return whole.hexdigest()
 
 
 def _number(value: float | None) -> float | None:

@@ -300,8 +300,12 @@ def _append(
     body: Mapping[str, Json] | None,
     obs: Mapping[str, Json],
 ) -> LedgerEntry:
-    entry = link(reading.head(connection), kind, ticket, body, obs)
+    measured = reading.unsealed(connection)
+    seen = obs if measured is None else {**obs, "measured": measured}
+    entry = link(reading.head(connection), kind, ticket, body, seen)
     schema.insert(connection, "ledger", schema.LEDGER, schema.ledger_row(entry))
+    if measured is not None:
+        connection.execute("UPDATE rollouts SET sealed = ? WHERE sealed IS NULL AND status IS NOT NULL", (entry.seq,))
     return entry
 
 

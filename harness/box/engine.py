@@ -35,10 +35,15 @@ def connect(seconds: float = CALL_S) -> Api:
     return _connect(seconds)[1]
 
 
+_START = "start Docker, or set DOCKER_HOST to where it runs"
+_ALLOW = "ask for access to the engine (often: membership of the group docker), or run with --box embedded"
+
+
 def _connect(seconds: float) -> tuple[Endpoint, Api]:
     from docker.errors import DockerException
 
     tried: list[str] = []
+    denied = False
     for endpoint in endpoints():
         if not endpoint.served():
             tried.append(f"nothing listens at {endpoint.url}, named by {endpoint.named_by}")
@@ -48,14 +53,13 @@ def _connect(seconds: float) -> tuple[Endpoint, Api]:
             client = _client(endpoint, seconds)
             client.ping()
         except (DockerException, OSError, ValueError) as error:
+            denied = denied or "ermission denied" in str(error)
             tried.append(f"{endpoint.url}, named by {endpoint.named_by}: {str(error)[:200]}")
             if client is not None:
                 client.close()
         else:
             return endpoint, client
-    raise MissingEnvironmentError(
-        "docker", reason="; ".join(tried) or "no engine", mend="start Docker, or set DOCKER_HOST to where it runs"
-    )
+    raise MissingEnvironmentError("docker", reason="; ".join(tried) or "no engine", mend=_ALLOW if denied else _START)
 
 
 def _client(endpoint: Endpoint, seconds: float) -> Api:

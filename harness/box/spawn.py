@@ -93,7 +93,7 @@ class Receiving(ByteReceiveStream):
 
 
 class Child:
-    """A started program: three streams, its number, its end. One task at a time may wait for it."""
+    """A started program: three streams, its number, its end."""
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:
         assert popen.stdin is not None
@@ -102,6 +102,7 @@ class Child:
         self.pid = popen.pid
         self._popen = popen
         self._handle = os.pidfd_open(popen.pid)
+        self._waiting = anyio.Lock()
         self.stdin = Sending(os.dup(popen.stdin.fileno()))
         self.stdout = Receiving(os.dup(popen.stdout.fileno()))
         self.stderr = Receiving(os.dup(popen.stderr.fileno()))
@@ -114,9 +115,10 @@ class Child:
         return self._popen.poll()
 
     async def wait(self) -> int:
-        """Until it has ended."""
-        while (code := self._popen.poll()) is None:
-            await anyio.wait_readable(self._handle)
+        """Until it has ended. Any number of tasks may: who closes a box and who pools it both do."""
+        async with self._waiting:
+            while (code := self._popen.poll()) is None:
+                await anyio.wait_readable(self._handle)
         return code
 
     def kill(self) -> None:

@@ -25,7 +25,7 @@ from harness.cli import (
     run,
     verify,
 )
-from harness.cli.failure import GuardedGroup, crash, silence
+from harness.cli.failure import THE_MACHINE, GuardedGroup, crash, refused, standard_streams
 
 HELP = """
 Let an agent improve a subject overnight; keep only what is really better.
@@ -105,22 +105,23 @@ app.add_typer(image.app, name="image", rich_help_panel=SETUP)
 app.command("version", rich_help_panel=SETUP)(_version)
 
 
-def _only_help(words: list[str]) -> bool:
-    """Help does nothing that could fail: its 1 is the help printer's word for a reader that has gone."""
-    return not words or not {"-h", "--help"}.isdisjoint(words)
-
-
 def main(argv: list[str] | None = None) -> None:
     """Run one command and leave the process with its exit code (SystemExit)."""
     words = sys.argv[1:] if argv is None else argv
+    standard_streams()
     try:
         app(words, prog_name="strop")
     except SystemExit as leaving:
         try:
             sys.stdout.flush()
-        except BrokenPipeError:
-            silence(sys.stdout)
-        raise SystemExit(0 if leaving.code == 1 and _only_help(words) else leaving.code) from None
+        except OSError as error:
+            raise SystemExit(leaving.code or refused(error)) from None
+        raise SystemExit(leaving.code) from None
+    except OSError as error:
+        if error.errno not in THE_MACHINE:
+            crash(error)
+            raise SystemExit(1) from None
+        raise SystemExit(refused(error)) from None
     except Exception as error:
         if os.environ.get("STROP_DEBUG") == "1":
             raise

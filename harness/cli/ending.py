@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from harness.cli.output import console, print_json
+from harness.errors import StropError
 from harness.report.claims import (
     baseline_claim,
     cost_claim,
@@ -38,12 +41,18 @@ async def ending(folder: Path, as_json: bool, silent: bool) -> None:
     from harness.research.summary import summarize
 
     summary = await summarize(folder)
+    unwritten: StropError | None = None
     if part(summary, "root"):
-        await write_report(folder, None)
+        try:
+            await write_report(folder, None)
+        except StropError as error:
+            unwritten = error
     if as_json:
         print_json(summary)
     elif not silent:
         print_summary(summary)
+    if unwritten is not None:  # the run and its vault are whole; only their picture is missing
+        typer.echo(f"strop: no report: {line(unwritten.message)}; `strop report` writes it later", err=True)
 
 
 def print_summary(summary: Mapping[str, Json]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,7 +78,8 @@ async def _export(
             raise InputError(f"{picked.id} does not differ from the root", mend="there is nothing to take home")
         prefix = await anyio.to_thread.run_sync(_prefix, view, repo)
         await anyio.to_thread.run_sync(lambda: write_patch(old, new, patch, prefix=prefix))
-        typer.echo(f"{picked.id} against the root is in {patch}; in your repository: git apply {patch}")
+        apply = f"git apply {shlex.quote(str(patch))}"
+        typer.echo(f"{picked.id} against the root is in {patch}; in your repository: {apply}")
     elif branch is not None:
         subject = str(view.summary["subject"])
         score = f"{view.metric} {metric(view.root.score)} -> {metric(picked.score)}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 import traceback
@@ -15,6 +17,11 @@ from typer.core import TyperGroup
 from harness.errors import StropError
 
 INTERRUPTED = 130
+CANNOT = 3
+THE_MACHINE = {
+    errno.EACCES, errno.EDQUOT, errno.EIO, errno.ELOOP, errno.EMFILE, errno.ENAMETOOLONG, errno.ENFILE, errno.ENOMEM,
+    errno.ENOSPC, errno.EPERM, errno.EROFS,
+}  # fmt: skip
 
 
 class GuardedGroup(TyperGroup):
@@ -30,6 +37,10 @@ class GuardedGroup(TyperGroup):
         except BrokenPipeError:
             silence(sys.stdout)
             raise typer.Exit(0) from None
+        except OSError as error:
+            if error.errno not in THE_MACHINE:
+                raise
+            raise typer.Exit(refused(error)) from error
         except BaseExceptionGroup as group:
             raise typer.Exit(_explain_group(group)) from group
 
@@ -43,6 +54,47 @@ def explain(error: StropError) -> int:
     if mend:
         typer.echo(f"  mend: {mend}", err=True)
     return error.exit_code
+
+
+def refused(error: OSError) -> int:
+    """Say what the machine would not do; returns the exit code. Without a name it was standard output."""
+    if error.filename is None:
+        silence(sys.stdout)
+    what = _printable(str(error.filename))[:200] if error.filename is not None else "standard output"
+    typer.echo(f"strop: error: {what}: {error.strerror}", err=True)
+    typer.echo("  mend: free space, fix its permissions or name another place, then do it again", err=True)
+    return CANNOT
+
+
+class Patient(io.TextIOWrapper):
+    """A standard stream whose reader may leave early: what is still said goes nowhere, and the exit code stays."""
+
+    def write(self, text: str, /) -> int:
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            silence(self)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except BrokenPipeError:
+            silence(self)
+
+
+def standard_streams() -> None:
+    """Standard output and error that a command can always write to, also when they are closed or their reader goes."""
+    for name in ("stdout", "stderr"):
+        stream: Any = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - as long as the process lives
+        elif type(stream) is io.TextIOWrapper:
+            # the stream it had stays referenced by sys.__stdout__ and leaves the buffer open
+            patient = Patient(
+                stream.buffer, encoding=stream.encoding, errors=stream.errors, line_buffering=stream.line_buffering
+            )
+            setattr(sys, name, patient)
 
 
 def crash(error: Exception) -> None:

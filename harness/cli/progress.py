@@ -281,6 +281,6 @@ def _write(stream: TextIO, text: str) -> None:
     try:
         stream.write(text + "\n")
         stream.flush()
-    except BrokenPipeError:
-        # whoever was reading has gone; the run is worth more than its log
+    except OSError:
+        # whoever was reading has gone, or the disk is full; the run is worth more than its log
         silence(stream)

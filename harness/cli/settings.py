@@ -38,7 +38,7 @@ def gather(
     for setting in settings:
         key, value = parse(setting)
         if key in chosen:
-            raise InputError("set twice", file="--set", key=key, mend="give it once")
+            raise InputError("set twice, by --set or an option", file="--set", key=key, mend="give it once")
         chosen[key] = value
     return chosen
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import tomllib
 from collections.abc import Mapping
@@ -31,12 +32,15 @@ _PLAIN = {
     "int_from_float": "must be a whole number",
     "float_type": "must be a number",
     "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
     "string_type": "must be text, in quotes",
     "tuple_type": 'must be a list, as in ["a", "b"]',
     "dict_type": "must be a table",
     "model_type": "must be a table",
+    "too_long": "has more than {max_length}",
+    "string_pattern_mismatch": "has not the form {pattern}",
     "literal_error": "must be one of {expected}",
 }
 _MEND = {"subject.editable": 'name at least one path, as in editable = ["train.py"]'}
@@ -60,13 +64,14 @@ def load_subject(folder: Path, *, use: str | None = None, overrides: Mapping[str
     path = folder / SUBJECT_FILE
     if not folder.is_dir():
         raise InputError("no such folder", file=folder, mend="give the folder that holds your strop.toml")
-    if not path.is_file():
+    if not path.exists():
         raise InputError("not found", file=path, mend=f"write one with: strop init {folder}")
     file = _validate(SubjectFile, read_toml(path), path)
     own = dict(file.policy)
     named = own.pop("use", "guarded")
     if not isinstance(named, str):
         raise InputError("must be the name or path of a policy", file=path, key="policy.use", mend='use = "guarded"')
+    policy_path(use or named, folder, "--policy" if use else path)
     policy = load_policy(use or named, base=folder, overrides=own, source=path, key_prefix="policy.")
     if overrides:
         policy = override(policy, overrides)
@@ -82,8 +87,8 @@ def load_policy(
     return _validate(Policy, _merge(shipped.model_dump(), overrides), source, key_prefix)
 
 
-def policy_path(name: str, base: Path) -> Path:
-    """Where the policy `name` lives. Raises InputError that lists the shipped ones."""
+def policy_path(name: str, base: Path, source: Path | str = "") -> Path:
+    """Where the policy `name` lives. Raises InputError that lists the shipped ones; `source` is what named it."""
     shipped = resource("policies")
     if name.endswith(".toml"):
         path = base / name
@@ -92,7 +97,9 @@ def policy_path(name: str, base: Path) -> Path:
     elif (shipped / f"{name}.toml").is_file():
         return shipped / f"{name}.toml"
     known = ", ".join(sorted(path.stem for path in shipped.glob("*.toml")))
-    raise InputError(f"no policy called {name!r}", key="policy.use", mend=f"one of {known}, or a path to a .toml file")
+    key = "" if source == "--policy" else "policy.use"
+    mend = f"one of {known}, or a path to a .toml file"
+    raise InputError(f"no policy called {name!r}", file=source, key=key, mend=mend)
 
 
 def override(policy: Policy, dotted: Mapping[str, object]) -> Policy:
@@ -110,6 +117,8 @@ def override(policy: Policy, dotted: Mapping[str, object]) -> Policy:
 def read_toml(path: Path) -> dict[str, Any]:
     """Parse a TOML file. Raises InputError with the line for anything that is not TOML in UTF-8, or is too large."""
     try:
+        if path.exists() and not path.is_file():
+            raise InputError("is not a file", file=path, mend="put a TOML file there")
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
@@ -118,7 +127,9 @@ def read_toml(path: Path) -> dict[str, Any]:
                 file=path,
                 mend="is it the right file? keep data out of it",
             )
-        return tomllib.loads(data.decode("utf-8"))
+        return tomllib.loads(data.decode("utf-8-sig"))
+    except FileNotFoundError as error:
+        raise InputError("not found", file=path, mend="check the path") from error
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", file=path, mend="check its permissions") from error
     except RecursionError as error:
@@ -142,7 +153,8 @@ def _validate(model: type[_Model], values: Mapping[str, Any], path: Path, key_pr
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        first, *more = error.errors(include_url=False)
+        # a misspelt key is also a missing one: what is there says more than what is not
+        first, *more = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
         key = key_prefix + ".".join(str(part) for part in first["loc"])
         rest = f" (and {len(more)} more)" if more else ""
         message, mend = explain(first, key, model)
@@ -155,12 +167,18 @@ def explain(error: ErrorDetails, key: str, model: type[BaseModel]) -> tuple[str,
     if isinstance(given, float) and math.isnan(given):
         return "is not a number (nan)", "give a number"
     if kind == "extra_forbidden":
-        return "unknown key", f"remove it; keys here: {', '.join(_siblings(model, key)) or 'none'}"
+        return _unknown(key.rpartition(".")[2], _siblings(model, key))
     if kind == "missing":
         return "missing", f"add `{key.rpartition('.')[2]}`; see `strop init` for a complete file"
     if kind in _PLAIN:
         return _PLAIN[kind].format(**error.get("ctx", {})), _MEND.get(key, "correct the value")
     return error["msg"].removeprefix("Value error, "), "correct the value"
+
+
+def _unknown(name: str, known: list[str]) -> tuple[str, str]:
+    close = difflib.get_close_matches(name, known, n=1)
+    meant = f": did you mean {close[0]}?" if close else ""
+    return f"unknown key{meant}", f"remove it; keys here: {', '.join(known) or 'none'}"
 
 
 def _siblings(model: type[BaseModel], key: str) -> list[str]:

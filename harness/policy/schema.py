@@ -11,6 +11,7 @@ from dataclasses import fields
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     Field,
     field_validator,
     model_validator,
@@ -22,7 +23,22 @@ from harness.policy.strict import Strict
 from harness.policy.telemetry import TelemetryPolicy
 from harness.records import Direction, Split
 
-Argv = Annotated[tuple[str, ...], Field(min_length=1)]
+
+def _passable(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("holds a NUL, which no command can be given")
+    return text
+
+
+def _env_name(text: str) -> str:
+    if not text or "=" in text:
+        raise ValueError(f"{text!r} is no name of an environment variable")
+    return _passable(text)
+
+
+Word = Annotated[str, AfterValidator(_passable)]
+EnvName = Annotated[str, AfterValidator(_env_name)]
+Argv = Annotated[tuple[Word, ...], Field(min_length=1)]
 # An absolute, clean path that hides nothing of a box's own.
 MOUNT = r"^/(data/[A-Za-z0-9_][\w.-]*|mnt|models|datasets|srv)(/[A-Za-z0-9_][\w.-]*)*$"
 BoxName = Literal["auto", "docker", "embedded", "process"]
@@ -281,7 +297,7 @@ class EvalTable(Strict):
     range: tuple[float, float] | None = None
     timeout_s: float = Field(default=60.0, gt=0, le=86_400)
     result: Literal["file", "stdout"] = "file"
-    env: dict[str, str] = Field(default_factory=dict)
+    env: dict[EnvName, Word] = Field(default_factory=dict)
     world: str | None = None
     format: Literal["dataset", "harbor", "pytest", "humaneval", "reasoning_gym"] | None = None
     tests: tuple[str, ...] = ()

@@ -76,6 +76,8 @@ def write_branch(subject: Path, old: Tree, new: Tree, *, branch: str, message: s
         raise InputError("nothing differs from the root", mend="export another variant")
     try:
         here = origin(subject)
+        if not subject.is_dir():
+            raise InputError("is no longer there", file=subject, mend="put it back, or export a folder or a patch")
         if here is None:
             raise InputError("is not on a commit of a git repository", file=subject, mend="export a folder or a patch")
         _check_name(subject, branch)

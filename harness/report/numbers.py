@@ -14,11 +14,16 @@ def metric(value: float | None, missing: str = "-") -> str:
     return missing if value is None else f"{value + 0.0:.6g}"  # -0.0 + 0.0 is 0.0
 
 
+_TOO_FAR = 100  # of a value near nought a percentage says nothing
+
+
 def change(new: float | None, old: float | None) -> str:
-    """How far `new` is from `old`, as a signed percentage of it; nothing when it is nought or cannot be said."""
+    """How far `new` is from `old`, as a signed percentage of it; nothing when `old` is nought, or next to it."""
     if new is None or old is None or old == 0:
         return ""
     if new == old:
+        return ""
+    if abs(new - old) >= _TOO_FAR * abs(old):
         return ""
     share = f"{100 * (new - old) / abs(old):+.1f} %"
     return "0.0 %" if share in {"+0.0 %", "-0.0 %"} else share

@@ -14,11 +14,16 @@ def state_of(rows: Sequence[LedgerEntry], *, live: bool) -> tuple[RunState, str]
     stop: Mapping[str, Any] | None = next((row.body for row in rows if row.kind == "stop"), None)
     if any(row.kind == "vault" for row in rows):
         return RunState.FINISHED, f"{stop['reason']}: {stop['detail']}" if stop else ""
-    if _last(rows, "event") == "end":
+    if ended(rows):
         return RunState.INTERRUPTED, str(_last(rows, "reason"))
     if live:
         return RunState.RUNNING, ""
     return RunState.INTERRUPTED, "its process is gone; `strop resume` goes on"
+
+
+def ended(rows: Sequence[LedgerEntry]) -> bool:
+    """Whether the last session came to its end, whose row tells the wall time exactly."""
+    return _last(rows, "event") == "end"
 
 
 def isolation_of(rows: Sequence[LedgerEntry]) -> str | None:

@@ -79,7 +79,15 @@ def check_tables(contents: Contents, standing: Standing) -> int:
             for citation in body["rollouts"]:
                 _check_citation(citation, stored, standing)
                 cited += 1
+    _check_measured(contents)
     return cited
+
+
+def _check_measured(contents: Contents) -> None:
+    """What rollouts took and said decides nothing, but it was sealed too, by the ledger row after each."""
+    told = {row.seq: row.obs["measured"] for row in contents.ledger if "measured" in row.obs}
+    for seq in sorted({*told, *contents.sealed}):
+        _same(f"the rollouts that ledger {seq} sealed", contents.sealed.get(seq), told.get(seq))
 
 
 def _check_citation(

@@ -53,6 +53,7 @@ from harness.research.watching import Watch, watching
 from harness.telemetry.tracker import LogFunction, Tracker
 
 _HEARTBEAT_S = 2.0
+ABORTED = "aborted; `strop resume` goes on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +213,7 @@ async def _session(run: Run, hold: Hold, resumed: bool, watch: Watch) -> Mapping
     earlier = max(await archive.wall_s(), sealed_wall_s(rows))
     started = clock.monotonic()
     await _note(hold, "resume" if resumed else "start", isolation=isolation(boxes))
-    reason = "its session ended early; `strop resume` goes on"
+    reason = ABORTED
     try:
         async with _models(hold, run.beside.tape) as models, pooled(boxes) as ready:
             session = await _open(hold, ready, watch, models)
@@ -227,7 +228,7 @@ async def _session(run: Run, hold: Hold, resumed: bool, watch: Watch) -> Mapping
                     await _close(engine, stop)
                 group.cancel_scope.cancel()
     except Exception as error:
-        reason = str(getattr(single(error), "message", error))
+        reason = _why(single(error))
         await _still_there(hold, error)
         raise
     finally:
@@ -331,6 +332,10 @@ async def _beat(archive: SqliteArchive, clock: Clock, started: float) -> None:
 async def _note(hold: Hold, event: str, reason: str = "", **more: Json) -> None:
     seen: dict[str, Json] = {"event": event, "host": socket.gethostname(), "pid": os.getpid(), "reason": reason}
     await hold.append("session", None, {**seen, **more})
+
+
+def _why(error: BaseException) -> str:
+    return error.message if isinstance(error, StropError) else f"{type(error).__name__}: {error}"
 
 
 def single(error: BaseException) -> BaseException:

@@ -11,7 +11,7 @@ from harness.archive.lock import holder
 from harness.archive.sqlite import SqliteArchive
 from harness.errors import InputError
 from harness.records import Json, Split
-from harness.research.account import isolation_of, origin_of, sealed_wall_s, state_of, uncommitted_in
+from harness.research.account import ended, isolation_of, origin_of, sealed_wall_s, state_of, uncommitted_in
 from harness.research.cross_check import fold
 from harness.research.matched import matched_baseline
 from harness.research.models import model_account
@@ -44,7 +44,7 @@ async def summarize(folder: Path) -> dict[str, Json]:
         "baseline": baseline,
         "lost_rollouts": counts.lost,
         "budget": {
-            **_budget(found, counts.finished, max(wall, sealed_wall_s(rows))),
+            **_budget(found, counts.finished, sealed_wall_s(rows) if ended(rows) else max(wall, sealed_wall_s(rows))),
             **cast("dict[str, Json]", models["lines"]),
         },
         **({"models": models["roles"]} if models["roles"] else {}),

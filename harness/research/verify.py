@@ -79,6 +79,7 @@ async def _verify(folder: Path) -> VerifyReport:
         # the anchor first: a live owner may append in between, and then it only lags
         anchor = await store.anchored()
         contents = await archive.contents()
+        await archive.meta()  # it decides nothing, but must be readable
     finally:
         await archive.aclose()
     rows = contents.ledger

@@ -1,6 +1,8 @@
 import os
+import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -84,4 +86,48 @@ def test_a_reader_that_goes_away_is_no_error(runs, words):
         os.close(writing)
         said = process.communicate(timeout=60)[1]
     assert said == ""
-    assert process.returncode == 0
+    assert process.returncode == (0 if words else 2)
+
+
+def test_a_reader_that_goes_away_does_not_change_the_exit_code(runs):
+    with sqlite3.connect(next(iter(runs.iterdir())) / "run.db") as connection:
+        connection.execute("UPDATE ledger SET obs = '{}' WHERE seq = 2")
+    connection.close()
+    program = "from harness.cli import main; main(['verify'])"
+    reading, writing = os.pipe()
+    os.close(reading)
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=writing, stderr=writing, env={**os.environ, "STROP_RUNS": str(runs)}
+    ) as process:
+        os.close(writing)
+        assert process.wait(timeout=60) == 4
+
+
+def test_a_machine_without_git_is_a_missing_environment(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", "import harness.repo.store; from harness.repo.git import run_git; run_git(['version'])"],
+        capture_output=True,
+        text=True,
+        env={"PATH": str(tmp_path)},
+        timeout=60,
+        check=False,
+    )
+    assert "MissingEnvironmentError" in done.stderr
+
+
+@pytest.mark.parametrize("words", ["'log', '--json'", "'status'", "'--help'"])
+def test_an_output_that_is_full_is_3_and_says_so(runs, words):
+    program = f"from harness.cli import main; main([{words}])"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "STROP_RUNS": str(runs)},
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 3
+    assert "standard output: No space left on device" in done.stderr
+    assert "fault" not in done.stderr

@@ -2,12 +2,15 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from harness.errors import StorageError
 
 TRAIN = """\
 RATE = 0.5
@@ -131,6 +134,28 @@ def test_a_run_outlives_the_reader_of_its_log(strop, subject, tmp_path):
         assert process.wait(timeout=60) == 0
     assert err == ""
     assert json.loads(strop("status", "--json").out)["state"] == "finished"
+
+
+@pytest.mark.parametrize("out", [">&-", "> /dev/full", "> /dev/full 2>&1", ">&- 2>&-", "-q >&-"])
+def test_a_run_outlives_an_output_that_nothing_can_be_written_to(strop, subject, tmp_path, out):
+    argv = [sys.executable, "-P", "-c", "from harness.cli import main; main()"]
+    argv += [str(word) for word in words(subject, "--steps", "2", "--plain")]
+    line = ["sh", "-c", f"{shlex.join(argv)} {out}"]
+    done = subprocess.run(line, cwd=tmp_path, stderr=subprocess.PIPE, text=True, check=False)
+    assert "fault" not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert json.loads(strop("status", "--json").out)["state"] == "finished"
+
+
+def test_a_run_whose_report_cannot_be_written_still_ends_with_its_summary(strop, subject, monkeypatch):
+    async def full(folder, to):
+        raise StorageError(folder, reason="No space left on device")
+
+    monkeypatch.setattr("harness.report.html.write_report", full)
+    said = strop(*words(subject, "--steps", "1"))
+    assert said.code == 0, said.err
+    assert "\nvault " in said.out
+    assert "no report: cannot write" in said.err
 
 
 def test_workers_of_nothing_name_the_flag_and_nan_is_no_number(strop, subject):

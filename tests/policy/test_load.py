@@ -53,7 +53,7 @@ def test_overrides_from_the_command_line_win_over_the_file(tmp_path):
         ('use = "guarded"', 'use = "nonsense"', "policy.use", "no policy called"),
         ('direction = "min"', 'direction = "down"', "eval.direction", "'min' or 'max'"),
         ("range = [0.0, 1.0]", "range = [1.0, 0.0]", "eval.range", "lower one first"),
-        ("range = [0.0, 1.0]", "range = [0.0, inf]", "eval.range", "finite"),
+        ("range = [0.0, 1.0]", "range = [0.0, inf]", "eval.range.1", "finite"),
         ('score = ["python", "score.py"]', "", "eval", "needs a `score` command"),
         ('mode = "split"', 'mode = "inline"', "eval", "no scorer box"),
         ("editable = [", "editable = 3 # [", "subject.editable", "must be a list"),
@@ -61,6 +61,14 @@ def test_overrides_from_the_command_line_win_over_the_file(tmp_path):
         ('editable = ["train.py"]', "editable = []", "subject.editable", "name at least one path"),
         ("budget.steps = 7", "budget.wall_s = nan", "policy.budget.wall_s", "not a number"),
         ("budget.steps = 7", 'budget.steps = "many"', "policy.budget.steps", "a whole number"),
+        ("budget.steps = 7", 'budget.steps = "7"', "policy.budget.steps", "a whole number"),
+        ("budget.steps = 7", "budget.steps = true", "policy.budget.steps", "a whole number"),
+        ("budget.steps = 7", "budget.wall_s = true", "policy.budget.wall_s", "a number"),
+        ("budget.steps = 7", "budget.wall_s = inf", "policy.budget.wall_s", "finite"),
+        ("budget.steps = 7", "budget.usd = inf", "policy.budget.usd", "finite"),
+        ("budget.steps = 7", "gate.min_effect = 1e400", "policy.gate.min_effect", "finite"),
+        ("budget.steps = 7", "gate.simplicity = 1", "policy.gate.simplicity", "true or false"),
+        ('direction = "min"', 'directon = "min"', "eval.directon", "did you mean direction"),
     ],
 )
 def test_one_clear_error_names_file_key_and_mend(tmp_path, old, new, key, word):

@@ -217,6 +217,27 @@ async def test_a_table_that_disagrees_with_the_ledger_is_named(run, statement, r
     assert found == record or (record == "rollout" and found.startswith("rollout "))
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE rollouts SET detail = 'it was well' WHERE n = 2",
+        "UPDATE rollouts SET wall_s = 0.0 WHERE n = 2",
+        "UPDATE rollouts SET cpu_s = 0.0 WHERE n = 2",
+        "UPDATE rollouts SET memory_mb = 1e9 WHERE n = 2",
+        "UPDATE rollouts SET sealed = NULL WHERE n = 2",
+        "UPDATE rollouts SET sealed = 4000 WHERE n = 2",
+    ],
+)
+async def test_what_a_rollout_took_and_said_is_sealed_as_well(run, statement):
+    edit(run, statement)
+    assert (await first_bad(run)).startswith("the rollouts that ledger ")
+
+
+async def test_a_note_beside_the_ledger_that_cannot_be_read_is_found(run):
+    edit(run, "INSERT INTO meta VALUES ('junk', '{')")
+    assert await first_bad(run) == "run.db"
+
+
 async def test_a_missing_object_is_named_with_its_variant(run):
     async with aclosing(await SqliteArchive.view(run)) as archive:
         tree = (await archive.variants())[0].tree
