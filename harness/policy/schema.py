@@ -11,7 +11,6 @@ from dataclasses import fields
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     Field,
     field_validator,
     model_validator,
@@ -21,24 +20,9 @@ from harness.limits import Limits
 from harness.policy.honest import AnchorTable, GuardTable, PlausibleTable
 from harness.policy.strict import Strict
 from harness.policy.telemetry import TelemetryPolicy
+from harness.policy.words import Argv, EnvName, Word
 from harness.records import Direction, Split
 
-
-def _passable(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("holds a NUL, which no command can be given")
-    return text
-
-
-def _env_name(text: str) -> str:
-    if not text or "=" in text:
-        raise ValueError(f"{text!r} is no name of an environment variable")
-    return _passable(text)
-
-
-Word = Annotated[str, AfterValidator(_passable)]
-EnvName = Annotated[str, AfterValidator(_env_name)]
-Argv = Annotated[tuple[Word, ...], Field(min_length=1)]
 # An absolute, clean path that hides nothing of a box's own.
 MOUNT = r"^/(data/[A-Za-z0-9_][\w.-]*|mnt|models|datasets|srv)(/[A-Za-z0-9_][\w.-]*)*$"
 BoxName = Literal["auto", "docker", "embedded", "process"]

@@ -281,11 +281,6 @@ class BoxContract:
                 assert await box.get(place, max_bytes=0) == []
             await box.put([Entry(b"f", "file")], WORK)
 
-    async def test_any_number_may_close_a_box_at_once(self) -> None:
-        async with self.live() as box, anyio.create_task_group() as group:
-            for _ in range(3):
-                group.start_soon(box.close)
-
     async def test_a_cancelled_exec_closes_the_box(self) -> None:
         async with self.live() as box:
             started = time.monotonic()

@@ -178,3 +178,11 @@ async def test_an_owner_is_a_plain_name():
         with pytest.raises(ValueError, match="owner"):
             async with EmbeddedBoxes().open(BoxSpec(owner=owner)):
                 pass
+
+
+async def test_any_number_may_close_a_box_at_once():
+    boxes = EmbeddedBoxes()
+    await boxes.prepare()
+    async with boxes.open(BoxSpec(owner="closed-thrice")) as box, anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(box.close)
