@@ -153,16 +153,20 @@ class ArchivePolicy(Strict):
     """Which children become parents.
 
     "incumbent" keeps the best variant alone. "keep_all" archives every functioning child, "keep_better" those not
-    worse than the root by more than `margin` (a share of the metric's range), "capped" the `size` that are best or
-    unlike the others. `novelty` is how alike a child and its parent may be: 1 refuses what differs in comments and
-    layout alone. `control` takes one thing away, so that a gain can be attributed.
-    """
+    worse than the root by more than `margin` (a share of the metric's range), "capped" the `size` best or unlike the
+    others. `novelty` is how alike child and parent may be (1 refuses what differs in layout alone). `control` takes one
+    thing away. For `islands` and merges see docs/archive.md."""
+
+    added: ClassVar[frozenset[str]] = frozenset({"islands", "migrate_every", "merge_every"})
 
     mode: Literal["incumbent", "keep_all", "keep_better", "capped"] = "incumbent"
     margin: float = Field(default=0.1, ge=0)
     size: int = Field(default=200, ge=2)
     novelty: float = Field(default=1.0, gt=0, le=1)
     control: Literal["none", "random_parent", "fixed_agent"] = "none"
+    islands: int = Field(default=1, ge=1, le=64)
+    migrate_every: int = Field(default=20, ge=1)
+    merge_every: int = Field(default=0, ge=0)
 
 
 class SelectPolicy(Strict):

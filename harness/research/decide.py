@@ -11,7 +11,7 @@ from harness.evaluation.plausible import too_little_work
 from harness.records import Decision, Json, Outcome, RolloutKey, Split, Status, Variant, Verdict
 from harness.research.holdout import bit, capacity, part_now, part_score, remembered
 from harness.research.paired import averages, item_test, mean_items, regressed
-from harness.research.propose import FAILED, NOTHING, REFUSED
+from harness.research.propose import CONFLICT, FAILED, NOTHING, REFUSED
 from harness.research.rollouts import cite, same_items
 from harness.research.session import Session
 from harness.research.simplicity import diff_lines
@@ -171,6 +171,8 @@ class Deliberation:
             return self._decision(Verdict.NO_PROPOSAL, "the agent has nothing left to try")
         if proposal.status == FAILED:
             return self._decision(Verdict.NO_PROPOSAL, f"the agent failed: {proposal.note}")
+        if proposal.status == CONFLICT:
+            return self._decision(Verdict.NO_PROPOSAL, proposal.note)
         if proposal.status == REFUSED:
             return self._decision(Verdict.BLOCKED, "; ".join(proposal.violations[:3]))
         assert proposal.tree is not None

@@ -18,6 +18,7 @@ from harness.failpoint import failpoint
 from harness.policy.budget import Budget
 from harness.records import Decision, Json, Usage, Verdict
 from harness.research.decide import Deliberation
+from harness.research.drawn import Drawn
 from harness.research.optimize import OptimizerAgent, tries_of
 from harness.research.optimize_opening import bind_optimizer
 from harness.research.parents import Parents
@@ -100,7 +101,7 @@ class Engine:
             self.budget.reserve("rollouts", ticket_worst_case(self.session))
             if ticket <= len(self.session.seeds):  # it may have to wait for the seed that it descends from
                 await self._turn.reached(self.session.seeds[ticket - 1].parent)
-            tickets.start_soon(self._ticket, ticket, *self._parents.draw(ticket, seen))
+            tickets.start_soon(self._ticket, ticket, self._parents.draw(ticket, seen))
 
     def _may_not_start(self, ticket: int, seen: int) -> Stop | None:
         if self.draining:
@@ -117,12 +118,12 @@ class Engine:
             return Stop("rollouts", "the rollouts left do not cover one more ticket and the vault")
         return None
 
-    async def _ticket(self, ticket: int, parent: str, parent_stage: int) -> None:
+    async def _ticket(self, ticket: int, drawn: Drawn) -> None:
         session = self.session
         seen = max(0, ticket - session.width)
-        session.emit(TicketStarted(ticket, parent))
-        proposal = await propose(session, ticket, parent, seen)
-        deliberation = await screened(session, proposal, parent_stage)
+        session.emit(TicketStarted(ticket, drawn.parent))
+        proposal = await propose(session, ticket, drawn, seen)
+        deliberation = await screened(session, proposal, drawn.stage, drawn.other)
         await self._turn.reached(ticket - 1)
         if isinstance(session.agent, OptimizerAgent):
             deliberation.cited = await tries_of(session.archive, ticket)
@@ -186,7 +187,7 @@ def ticket_body(made: Deliberation, decision: Decision) -> dict[str, Json]:
         variant = {
             "id": decision.variant,
             "tree": proposal.tree,
-            "parents": [proposal.parent],
+            "parents": [*made.parents] if isinstance(made, Placement) else [proposal.parent],
             "verdict": decision.verdict.value,
             "score": score,
         }

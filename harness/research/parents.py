@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from harness.policy.schema import SelectPolicy
 from harness.records import RolloutKey, Split
-from harness.research.placing import root_member
+from harness.research.drawn import Drawn
+from harness.research.placing import island_of, root_member
 from harness.research.population import Change, Population
 from harness.research.screening import by_task
 from harness.research.seeds import sown_parent
@@ -16,24 +19,30 @@ from harness.research.staged import staged_root
 from harness.research.standing import ROOT
 from harness.streams import stream
 
+_TRIES = 16
+
 
 @dataclass
 class Parents:
-    """Draws parents in ticket order. Each draw reads the archive as of the ticket `seen`, whatever came since."""
+    """Draws parents in ticket order. Each draw reads the archive as of the ticket `seen`, whatever came since.
+
+    Every island has a rule of its own, for a rule may remember what it has seen of its pool.
+    """
 
     session: Session
-    rule: Rule
+    rules: list[Rule]
     population: Population
     _taken: int = field(default=0)
 
     @classmethod
     async def of(cls, session: Session) -> Parents:
         """For a run whose root is measured."""
-        parents = cls(session, make_rule(session.policy.select), Population())
-        if session.policy.archive.mode == "incumbent":
+        policy = session.policy
+        random = policy.archive.control == "random_parent"
+        rules = [Uniform() if random else make_rule(policy.select) for _ in range(policy.archive.islands)]
+        parents = cls(session, rules, Population())
+        if policy.archive.mode == "incumbent":
             return parents
-        if session.policy.archive.control == "random_parent":
-            parents.rule = Uniform()
         root = session.standing.variants[ROOT]
         tree = await session.store.read(root.tree)
         outcome = await session.rollouts.run(RolloutKey(root.tree, Split.VISIBLE, 0, 0, "root"), tree)
@@ -43,20 +52,42 @@ class Parents:
             session.standing.members[ROOT] = member
         return parents
 
-    def draw(self, ticket: int, seen: int) -> tuple[str, int]:
-        """The parent of `ticket`, and how many stages it had run by then."""
+    def draw(self, ticket: int, seen: int) -> Drawn:
+        """The parent of `ticket`, as things stood after ticket `seen`."""
         standing = self.session.standing
         grown = self.session.policy.archive.mode != "incumbent"
         if ticket <= len(self.session.seeds):
-            return sown_parent(self.session.seeds, ticket, standing, archived=grown), 0
+            return Drawn(sown_parent(self.session.seeds, ticket, standing, archived=grown))
         if not grown:
-            return standing.marks[seen].incumbent, 0
+            return Drawn(standing.marks[seen].incumbent)
         for change in standing.changes[self._taken :]:
             self.population.announce(change)
         self._taken = len(standing.changes)
         now = self.population.until(seen)
-        name = now.ids[self.rule.draw(now, stream(self.session.seed, "select", ticket))]
-        return name, now.members[name].stage
+        name = self._one(ticket, stream(self.session.seed, "select", ticket))
+        other, base = self._other(ticket, name)
+        return Drawn(name, now.members[name].stage, other, base)
+
+    def _one(self, ticket: int, rng: np.random.Generator) -> str:
+        now = self.population
+        if len(self.rules) == 1:
+            return now.ids[self.rules[0].draw(now, rng)]
+        island = island_of(self.session.policy.archive, ticket)
+        pool = now.on(island)
+        return now.ids[int(pool.places[self.rules[island].draw(pool, rng)])]
+
+    def _other(self, ticket: int, name: str) -> tuple[str, str]:
+        """Somebody to merge with and their nearest common ancestor, on tickets that merge; else nobody."""
+        every = self.session.policy.archive.merge_every
+        if not every or ticket % every:
+            return "", ""
+        rng = stream(self.session.seed, "merge", ticket)
+        for _ in range(_TRIES):
+            other = self._one(ticket, rng)
+            base = self.population.nearest(name, other)
+            if base is not None:
+                return other, base
+        return "", ""
 
 
 def make_rule(policy: SelectPolicy) -> Rule:

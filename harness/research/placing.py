@@ -7,8 +7,9 @@ not take the title is archived if the policy's acceptance lets it in.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from harness.policy.schema import ArchivePolicy
 from harness.records import Decision, Direction, Json, Outcome, Verdict
 from harness.research.decide import Deliberation
 from harness.research.population import Member
@@ -21,11 +22,13 @@ _ROUNDING = 1e-9
 
 @dataclass
 class Placement(Deliberation):
-    """A deliberation that also says what becomes of the archive of parents."""
+    """A deliberation that also says what becomes of the archive of parents. `other` is the second parent of a merge."""
 
     mark: str = ""
     twin: str = ""
+    other: str = ""
     member: Member | None = None
+    again: tuple[Member, ...] = field(default=())
     gone: tuple[str, ...] = field(default=())
 
     async def decide(self) -> Decision:
@@ -51,17 +54,64 @@ class Placement(Deliberation):
         twin = self.twin or (f"the same code as v{earlier} but for comments and layout" if earlier is not None else "")
         return self._decision(Verdict.DUPLICATE, twin) if twin else None
 
+    @property
+    def parents(self) -> list[str]:
+        """One, or the two that were merged."""
+        return [self.proposal.parent, *([self.other] if self.other else [])]
+
     def _line(self) -> tuple[str, ...]:
-        return (self.proposal.parent,)
+        return tuple(self.parents)
 
     def account(self, decision: Decision) -> dict[str, Json]:
         """What the ledger's ticket body says under `archive`."""
         body: dict[str, Json] = {"fingerprint": self.mark} if decision.variant is not None else {}
-        if self.member is not None and self.member.id not in self.gone:
-            body["member"] = self.member.as_json()
-            if self.gone:
-                body["gone"] = [*self.gone]
+        entering = self.member is not None and self.member.id not in self.gone
+        gone = self.gone if entering else ()
+        member, again = migrated(self.session, decision.ticket, self.member if entering else None, self.again, gone)
+        if member is not None:
+            body["member"] = member.as_json()
+            if gone:
+                body["gone"] = [*gone]
+        if again:
+            body["again"] = [one.as_json() for one in again]
         return body
+
+
+def island_of(policy: ArchivePolicy, ticket: int) -> int:
+    """The island that a ticket works on: they take turns."""
+    return (ticket - 1) % policy.islands
+
+
+def migrated(
+    session: Session, ticket: int, member: Member | None, again: tuple[Member, ...], gone: tuple[str, ...]
+) -> tuple[Member | None, tuple[Member, ...]]:
+    """The ticket's own member on its island; and, when it is time, the best of each island on the next one too."""
+    policy = session.policy.archive
+    if policy.islands == 1:
+        return member, again
+    if member is not None:
+        member = replace(member, islands=(island_of(policy, ticket),))
+    if ticket % policy.migrate_every:
+        return member, again
+    now = {**session.standing.members, **{one.id: one for one in again}}
+    now |= {} if member is None else {member.id: member}
+    moving: dict[str, set[int]] = {}
+    for island in range(policy.islands):
+        there = [one for name, one in now.items() if island in one.islands and name not in gone]
+        best = max(there, key=lambda one: (one.score, -one.ticket), default=None)
+        further = (island + 1) % policy.islands
+        if best is not None and further not in best.islands:
+            moving.setdefault(best.id, set()).add(further)
+    for name, islands in moving.items():
+        now[name] = replace(now[name], islands=tuple(sorted({*now[name].islands, *islands})))
+    renewed = {one.id: None for one in again} | {name: None for name in moving if member is None or name != member.id}
+    return None if member is None else now[member.id], tuple(now[name] for name in renewed)
+
+
+def everywhere(session: Session, root: Member) -> Member:
+    """The root, from which every island begins."""
+    count = session.policy.archive.islands
+    return root if count == 1 else replace(root, islands=tuple(range(count)))
 
 
 def root_member(session: Session, outcome: Outcome) -> Member:
@@ -69,7 +119,8 @@ def root_member(session: Session, outcome: Outcome) -> Member:
     root = session.standing.variants[ROOT]
     measured = member_from(session, ROOT, 0, (), outcome)
     assert root.score is not None
-    return Member(ROOT, 0, (), _good(session, root.score), measured.wins, measured.losses, measured.items)
+    known = Member(ROOT, 0, (), _good(session, root.score), measured.wins, measured.losses, measured.items)
+    return everywhere(session, known)
 
 
 def member_from(session: Session, name: str, ticket: int, parents: tuple[str, ...], outcome: Outcome) -> Member:

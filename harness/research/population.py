@@ -23,7 +23,10 @@ _MANY = 64
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A variant that may be a parent. `score` is larger-is-better or nan; `items` is one score per instance."""
+    """A variant that may be a parent. `score` is larger-is-better or nan; `items` is one score per instance.
+
+    `islands` are those it may be drawn on; none where there is but one.
+    """
 
     id: str
     ticket: int
@@ -33,6 +36,7 @@ class Member:
     losses: float = 0.0
     items: tuple[float, ...] = ()
     stage: int = 0
+    islands: tuple[int, ...] = ()
 
     def as_json(self) -> dict[str, Json]:
         """The member as a ticket's body holds it; what is nothing is left out."""
@@ -56,6 +60,7 @@ def member_of(table: Mapping[str, Any]) -> Member:
         told("losses", 0.0),
         tuple([math.nan if one is None else float(one) for one in items]) if items else (),
         told("stage", 0),
+        tuple(told("islands", ())),
     )
 
 
@@ -95,6 +100,19 @@ class Population:
     _waiting: deque[Change] = field(default_factory=deque[Change])
     _columns: NDArray[np.float64] = field(default_factory=lambda: np.zeros((6, 64)))
     _items: NDArray[np.float64] = field(default_factory=lambda: np.full((64, 0), math.nan))
+
+    def on(self, island: int) -> Island:
+        """The members that may be drawn on an island."""
+        places = [place for place, name in enumerate(self.ids) if island in self.members[name].islands]
+        return Island(self, np.array(places, np.int64))
+
+    def nearest(self, one: str, other: str) -> str | None:
+        """The nearest common ancestor of two variants; None when one descends from the other."""
+        a, b = self._place[one], self._place[other]
+        above, beyond = {a, *self.ancestors(a)}, {b, *self.ancestors(b)}
+        if a in beyond or b in above:
+            return None
+        return self.ids[max(above & beyond)]
 
     @property
     def scores(self) -> Floats:
@@ -223,3 +241,43 @@ class Population:
             wider = np.full((max(rows, self._columns.shape[1]), max(width, instances)), math.nan)
             wider[:rows, :width] = self._items
             self._items = wider
+
+
+@dataclass(frozen=True, slots=True)
+class Island:
+    """A part of a population as a `select.Pool`; its i-th row is the population's `places[i]`-th."""
+
+    of: Population
+    places: Ints
+
+    @property
+    def revision(self) -> int:
+        return self.of.revision
+
+    @property
+    def scores(self) -> Floats:
+        return self.of.scores[self.places]
+
+    @property
+    def children(self) -> Ints:
+        return self.of.children[self.places]
+
+    @property
+    def wins(self) -> Floats:
+        return self.of.wins[self.places]
+
+    @property
+    def losses(self) -> Floats:
+        return self.of.losses[self.places]
+
+    @property
+    def clade_wins(self) -> Floats:
+        return self.of.clade_wins[self.places]
+
+    @property
+    def clade_losses(self) -> Floats:
+        return self.of.clade_losses[self.places]
+
+    @property
+    def table(self) -> Floats:
+        return self.of.table[self.places]

@@ -16,6 +16,8 @@ from harness.evaluation.functioning import PREFIX
 from harness.failpoint import failpoint
 from harness.records import Json, RolloutKey, Split, Status
 from harness.repo.door import Refusal, admit, apply_changes, judge
+from harness.research.drawn import Drawn
+from harness.research.merging import Conflict, merge_trees
 from harness.research.seeds import seed_proposal
 from harness.research.session import Session
 from harness.research.standing import ROOT
@@ -24,20 +26,22 @@ from harness.tree import Entry, Tree
 from harness.untrusted import line
 
 MAX_MEMO = 64 * 1024
-PROPOSED, NOTHING, REFUSED, FAILED = "proposed", "nothing", "refused", "failed"
+PROPOSED, NOTHING, REFUSED, FAILED, CONFLICT = "proposed", "nothing", "refused", "failed", "conflict"
 
 
-async def propose(session: Session, ticket: int, parent_id: str, seen: int) -> StoredProposal:
+async def propose(session: Session, ticket: int, drawn: Drawn, seen: int) -> StoredProposal:
     """Ticket's stored proposal; made now if no earlier session stored one. `seen` attempts are shown."""
     stored = await session.archive.proposal(ticket)
     if stored is not None:
         return stored
-    standing, subject = session.standing, session.subject
+    standing, subject, parent_id = session.standing, session.subject, drawn.parent
     parent = standing.variants[parent_id]
     tree = await session.store.read(parent.tree)
     if ticket <= len(session.seeds):
         proposal = await seed_proposal(session.store, session.seeds[ticket - 1])
         return await _kept(session, await judged(session, ticket, parent_id, tree, proposal))
+    if drawn.other:
+        return await _kept(session, await _merge(session, ticket, drawn, tree))
     ask = Ask(
         ticket=ticket,
         parent=parent,
@@ -59,6 +63,20 @@ async def propose(session: Session, ticket: int, parent_id: str, seen: int) -> S
     if session.models is not None:
         session.models.gateway.check()  # an upstream that is down is no fault of this ticket's
     return await _kept(session, made)
+
+
+async def _merge(session: Session, ticket: int, drawn: Drawn, tree: Tree) -> StoredProposal:
+    """Both parents in one, through the door; without a guess where they do not go together."""
+    variants, store = session.standing.variants, session.store
+    base, other = await store.read(variants[drawn.base].tree), await store.read(variants[drawn.other].tree)
+    made = merge_trees(base, tree, other)
+    name = f"merge of {drawn.parent} and {drawn.other}"
+    if isinstance(made, Conflict):
+        told = line(f"{name}: both changed {', '.join(made.paths)}", 300)
+        return _stored(ticket, drawn.parent, None, CONFLICT, note=told)
+    memo: dict[str, Json] = {"merge": [drawn.parent, drawn.other], "base": drawn.base}
+    proposal = Proposal(tree=tuple(made.entries()), note=name, memo=memo)
+    return await judged(session, ticket, drawn.parent, tree, proposal)
 
 
 async def _kept(session: Session, made: StoredProposal) -> StoredProposal:

@@ -196,7 +196,7 @@ async def _drive(
     """The whole of one session; its own errors are handed over instead of raised through the group."""
     with send:
         try:
-            policy = recorded_policy(await hold.archive.ledger())
+            policy = recorded_policy(await hold.archive.frame())
             async with watching(run.run_id, policy, run.beside.trackers, send.send_nowait) as watch:
                 run.summary = await _session(run, hold, resumed, watch)
                 watch.show(RunFinished(run.summary))
@@ -249,7 +249,7 @@ async def _open(hold: Hold, boxes: Boxes, watch: Watch, models: Server | None) -
     runs = await anyio.to_thread.run_sync(list_runs, hold.folder.parent)
     dead = [owner_of(path) for path in runs if path != hold.folder and holder(path) is None]
     await boxes.reap([owner_of(hold.folder), *dead])  # our own name too: an earlier session of this run may have died
-    rows = await hold.archive.ledger()
+    rows = await hold.archive.frame()
     if len(rows) > 1:  # resumed: what it is to go on with must be what it began with
         await check_mounts(run_body(rows), rows[0].obs, hold.store)
     session = await assemble(hold, boxes, watch.tell, models)

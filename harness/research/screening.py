@@ -15,8 +15,9 @@ from harness.research.staging import Climb, Stages
 from harness.tree import Tree
 
 
-async def screened(session: Session, proposal: StoredProposal, parent_stage: int) -> Deliberation:
-    """The ticket, run and ready to be decided. `parent_stage` is how far its parent had come when it was drawn."""
+async def screened(session: Session, proposal: StoredProposal, parent_stage: int, other: str = "") -> Deliberation:
+    """The ticket, run and ready to be decided. `parent_stage` is how far its parent had come when it was drawn, `other`
+    the second parent of a merge."""
     tree = None
     if proposal.status == PROPOSED and proposal.tree not in session.standing.first_ticket:
         assert proposal.tree is not None
@@ -26,12 +27,14 @@ async def screened(session: Session, proposal: StoredProposal, parent_stage: int
     mark, twin = await _novelty(session, proposal, tree)
     if not by_task(session):
         screen = None if twin else await _once(session, proposal, tree)
-        return Placement(session, proposal, tree, screen, mark=mark, twin=twin)
+        return Placement(session, proposal, tree, screen, mark=mark, twin=twin, other=other)
     climb = None
     if tree is not None and proposal.tree is not None and not twin:
         climb = await Stages(session).climb(proposal.tree, tree)
     promoted = await _promoted(session, proposal, parent_stage)
-    return StagedPlacement(session, proposal, tree, None, mark=mark, twin=twin, climb=climb, promoted=promoted)
+    return StagedPlacement(
+        session, proposal, tree, None, mark=mark, twin=twin, other=other, climb=climb, promoted=promoted
+    )
 
 
 def by_task(session: Session) -> bool:
@@ -60,7 +63,7 @@ async def _once(session: Session, proposal: StoredProposal, tree: Tree | None) -
 async def _promoted(session: Session, proposal: StoredProposal, stage: int) -> Climb | None:
     """The parent, taken through its next stage: it was drawn again, so it matters how good it is."""
     stages = Stages(session)
-    if not session.policy.stages.promote or not 0 < stage < len(stages.plan()):
+    if not session.policy.stages.promote or not 0 <= stage < len(stages.plan()):
         return None
     parent = session.standing.variants[proposal.parent]
     return await stages.climb(parent.tree, await session.store.read(parent.tree), forced=stage + 1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from harness.evaluation.functioning import PREFIX
 from harness.records import Decision, Json, Outcome, RolloutKey, Split, Status, Verdict
 from harness.research.decide import BY_STATUS
-from harness.research.placing import Placement, accepts, leaving
+from harness.research.placing import Placement, accepts, everywhere, leaving
 from harness.research.population import Member
 from harness.research.posterior import Share
 from harness.research.rollouts import cite
@@ -28,7 +28,6 @@ class StagedPlacement(Placement):
 
     climb: Climb | None = None
     promoted: Climb | None = None
-    again: tuple[Member, ...] = field(default=())
 
     async def decide(self) -> Decision:
         """Only a functioning child is archived; only one that was run to the end may take the title."""
@@ -79,7 +78,8 @@ class StagedPlacement(Placement):
         if self.promoted is None or before is None or before.stage >= self.promoted.stage:
             return
         self._cite_all(self.promoted)
-        self.again = (staged_member(self.session, before.id, before.ticket, before.parents, self.promoted),)
+        member = staged_member(self.session, before.id, before.ticket, before.parents, self.promoted)
+        self.again = (replace(member, islands=before.islands),)
 
     def _cite_all(self, climb: Climb) -> None:
         for key, outcome in climb.runs:
@@ -89,8 +89,6 @@ class StagedPlacement(Placement):
     def account(self, decision: Decision) -> dict[str, Json]:
         """What the ledger's ticket body says under `archive`."""
         body = super().account(decision)
-        if self.again:
-            body["again"] = [one.as_json() for one in self.again]
         claim = self.proposal.memo.get(HYPOTHESIS)
         if isinstance(claim, dict) and self.climb is not None:
             body[HYPOTHESIS] = checked(claim, self.climb)
@@ -109,7 +107,7 @@ def staged_root(session: Session, outcome: Outcome) -> Member:
     """The root as a member: its first run of the whole visible split, task by task, counts as run to the end."""
     stages = Stages(session)
     values = {task: stages.value(Outcome(Status.OK, score)) or 0.0 for task, score in sorted(outcome.items.items())}
-    return staged_member(session, ROOT, 0, (), Climb(values, stage=len(stages.plan())))
+    return everywhere(session, staged_member(session, ROOT, 0, (), Climb(values, stage=len(stages.plan()))))
 
 
 def statistic(session: Session, share: Share) -> float:

@@ -103,7 +103,7 @@ class Standing:
         if body.get("archive"):
             self._remember(ticket, body)
         before = self.marks[-1]
-        idle = verdict is Verdict.NO_PROPOSAL
+        idle = verdict is Verdict.NO_PROPOSAL and body["proposal"]["status"] != "conflict"
         failed = idle and body["proposal"]["status"] == "failed"
         queried = asked is not None and asked["asked"]
         surprised = asked is not None and queried and not asked["passed"]

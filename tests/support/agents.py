@@ -85,3 +85,18 @@ class Slow:
 
     async def propose(self, ask):
         await anyio.sleep_forever()
+
+
+class Liner:
+    """Writes every third line of `agent.txt` or another, so that two such edits go together unless they meet."""
+
+    name = "liner"
+
+    def __init__(self, config):
+        self.claim = config.get("claim", False)
+
+    async def propose(self, ask):
+        lines = ask.tree["agent.txt"].data.decode().split("\n")
+        lines[3 * int(ask.rng.integers(1 + len(lines) // 3)) % len(lines)] = f"made-by-ticket-{ask.ticket}"
+        memo = {"merge": ["v0", "v0"]} if self.claim else {}
+        return Proposal(changes={"agent.txt": "\n".join(lines).encode()}, note="a line", memo=memo)
