@@ -198,6 +198,11 @@ def proved(monkeypatch):
     monkeypatch.setattr(checking, "selfcheck", selfcheck)
 
 
+async def test_a_simulation_cannot_be_attacked():
+    with pytest.raises(InputError, match="nothing to attack"):
+        await redteam(Path(__file__).parents[2] / "archives" / "landscape", attacks(["keys"]))
+
+
 async def states(subject, **overrides):
     return {finding.name: finding for finding in await check(subject, overrides={**BOX, **overrides})}
 

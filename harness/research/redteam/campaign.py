@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
 import anyio
 
-from harness.box.base import Boxes, BoxSpec
 from harness.errors import InputError
-from harness.evaluation.choose import evaluation_of
 from harness.evaluation.contract import Evaluation
+from harness.evaluation.simulation import NoBoxes
 from harness.evaluation.subject import Subject
 from harness.records import RolloutKey, Split
 from harness.research.baseline import measure_root
@@ -59,6 +59,12 @@ async def redteam(
     Attacks run in boxes only: raises InputError for `process` boxes, and what a run raises when its root has no score.
     """
     async with bench(subject, policy=policy, overrides=overrides) as (session, boxes):
+        if isinstance(boxes, NoBoxes):
+            raise InputError(
+                "a simulation runs no code: there is nothing to attack",
+                key="eval.mode",
+                mend="attack a subject whose code is run",
+            )
         if not boxes.isolated:
             raise InputError(
                 "attacks would run as you, on this machine", key="box.backend", mend='use "embedded" or "docker"'
@@ -66,7 +72,7 @@ async def redteam(
         await measure_root(session, await session.store.write(session.subject.root))
         target = await aim(session)
         spec = session.spec
-        brief = await _deadlines(session, boxes, spec)
+        brief = await _deadlines(session)
         found: dict[int, Finding] = {}
         taken: dict[str, Taken] = {}
         naive = Naive(target, boxes, spec)
@@ -87,15 +93,21 @@ async def redteam(
         return _campaign(session, target, [found[number] for number in sorted(found)], taken)
 
 
-async def _deadlines(session: Session, boxes: Boxes, spec: BoxSpec) -> Evaluation:
-    """Cap the subject's deadline by what the root took, so that nothing hangs for hours; a brief one for those that are
-    meant to hang is returned."""
+async def _deadlines(session: Session) -> Evaluation:
+    """Cap the subject's deadline by what the root took, so that nothing hangs for hours. The evaluation that is returned
+    has a brief one, for attacks that are meant to hang."""
     root = session.standing.variants[ROOT]
     honest = await session.rollouts.run(RolloutKey(root.tree, Split.VISIBLE, 0, 0, "root"), session.subject.root)
     brief = _within(session.subject, _BRIEF_S + _BRIEF * honest.wall_s)
     session.subject = _within(session.subject, _PATIENT_S + _PATIENT * honest.wall_s)
-    session.rollouts.evaluation = evaluation_of(session.subject, boxes, spec)
-    return evaluation_of(brief, boxes, spec)
+    evaluation = session.rollouts.evaluation
+    session.rollouts.evaluation = _judging(evaluation, session.subject)
+    return _judging(evaluation, brief)
+
+
+def _judging(evaluation: Evaluation, subject: Subject) -> Evaluation:
+    """The same evaluation, its models included, of another subject."""
+    return cast("Evaluation", replace(cast("Any", evaluation), subject=subject))
 
 
 def _within(subject: Subject, deadline_s: float) -> Subject:
