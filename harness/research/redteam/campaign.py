@@ -94,7 +94,7 @@ async def redteam(
 
 
 async def _deadlines(session: Session) -> Evaluation:
-    """Cap the subject's deadline by what the root took, so that nothing hangs for hours. The evaluation that is returned
+    """Cap the subject's deadline by what the root took, so that nothing hangs for hours. The evaluation returned
     has a brief one, for attacks that are meant to hang."""
     root = session.standing.variants[ROOT]
     honest = await session.rollouts.run(RolloutKey(root.tree, Split.VISIBLE, 0, 0, "root"), session.subject.root)
