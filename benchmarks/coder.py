@@ -120,7 +120,7 @@ def shown(bodies: list[dict], steps: int, stages: int) -> dict[str, bool]:
     """What such a run is to show, and whether it did."""
     verdicts = Counter(body["decision"]["verdict"] for body in bodies)
     climbs = [told for body in bodies if (told := body["decision"]["evidence"].get("stages"))]
-    reached = {told["stage"] for told in climbs}
+    reached = {told["stage"] for told in climbs} or {0}
     held = {body["archive"].get("hypothesis", {}).get("held") for body in bodies}
     broken = [body for body in bodies if "does not function" in body["decision"]["reason"]]
     parents = {body["parent"] for body in bodies}

@@ -90,7 +90,8 @@ class StagedPlacement(Placement):
         """What the ledger's ticket body says under `archive`."""
         body = super().account(decision)
         claim = self.proposal.memo.get(HYPOTHESIS)
-        if isinstance(claim, dict) and self.climb is not None:
+        # a twin in flight may or may not have been run before it was found out: nothing of that is recorded
+        if isinstance(claim, dict) and self.climb is not None and decision.verdict is not Verdict.DUPLICATE:
             body[HYPOTHESIS] = checked(claim, self.climb)
         return body
 

@@ -113,3 +113,14 @@ async def test_budgets_hold_over_stages(tmp_path):
     run = await play(write_ladder(tmp_path / "ladder"), tmp_path / "runs", steps=500, **{"budget.rollouts": 150})
     assert run.summary["stop"]["reason"] == "rollouts"
     assert run.summary["budget"]["rollouts"]["used"] <= 150
+
+
+async def test_a_twin_in_flight_leaves_no_trace_of_having_been_run(tmp_path):
+    settings = {"steps": 9, "schedule.workers": 3, "agent.name": "support.agents:Twins"}
+    run = await play(write_ladder(tmp_path / "ladder"), tmp_path / "runs", 2, **settings)
+    bodies = await bodies_of(run)
+    twins = [body for body in bodies if body["decision"]["verdict"] == "duplicate"]
+    assert len(twins) == 6
+    assert all("hypothesis" not in body["archive"] and not body["rollouts"] for body in twins)
+    assert all("hypothesis" in body["archive"] for body in bodies if body not in twins)
+    assert (await replay(run.folder)).tickets == 9

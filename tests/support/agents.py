@@ -100,3 +100,16 @@ class Liner:
         lines[3 * int(ask.rng.integers(1 + len(lines) // 3)) % len(lines)] = f"made-by-ticket-{ask.ticket}"
         memo = {"merge": ["v0", "v0"]} if self.claim else {}
         return Proposal(changes={"agent.txt": "\n".join(lines).encode()}, note="a line", memo=memo)
+
+
+class Twins:
+    """Three tickets in a row propose the very same child, with a claim."""
+
+    name = "twins"
+
+    def __init__(self, config):
+        pass
+
+    async def propose(self, ask):
+        memo = {"hypothesis": {"claim": "it solves the first", "solves": ["visible-00"]}}
+        return Proposal(changes={"skill.txt": f"0.4 0.0 {(ask.ticket - 1) // 3}\n".encode()}, memo=memo)
