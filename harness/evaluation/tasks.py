@@ -57,16 +57,19 @@ class TasksEvaluation:
         """See `TaskEvaluation`. The score is kept under the task's name."""
         if name.startswith(PREFIX):
             return await Functioning(self.subject, self.boxes, self._spec()).check(tree, name, seed)
-        data = self.subject.splits[split]
-        only = SplitData(data.inputs.subtree(name), data.labels.subtree(name))
-        alone = replace(self.subject, splits={split: only})
-        evaluation = SplitEvaluation(alone, self.boxes, self._spec())
+        evaluation = self.alone(split, name)
         outcome, written = await evaluation.produce(tree, split, seed)
         if outcome.status is Status.OK:
             outcome = await evaluation.grade(outcome, written, split)
         if outcome.status is Status.OK and split is Split.VISIBLE:
             outcome = _with_trace(outcome, written)
         return replace(outcome, items={name: outcome.score} if outcome.score is not None else {})
+
+    def alone(self, split: Split, name: str) -> SplitEvaluation:
+        """The evaluation of one task, as if the split had no other."""
+        data = self.subject.splits[split]
+        only = SplitData(data.inputs.subtree(name), data.labels.subtree(name))
+        return SplitEvaluation(replace(self.subject, splits={split: only}), self.boxes, self._spec())
 
     def _spec(self) -> BoxSpec:
         """A box whose calls to the gateway are booked on the rollout that is going on."""

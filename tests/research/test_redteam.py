@@ -1,4 +1,5 @@
 import io
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -196,6 +197,50 @@ def proved(monkeypatch):
         return []
 
     monkeypatch.setattr(checking, "selfcheck", selfcheck)
+
+
+async def test_what_cannot_be_tried_is_not_called_harmless(tmp_path):
+    found = await redteam(make_inline(tmp_path / "inline"), attacks(["memorised", "pickled-output"]), overrides=BOX)
+    assert [finding.ending for finding in found.findings] == ["does not apply"] * 2
+
+
+TASKS = """\
+[subject]
+name = "squares"
+editable = ["solve.py"]
+[eval]
+mode = "tasks"
+format = "dataset"
+run = ["python", "solve.py"]
+score = ["python", "score.py"]
+metric = "solved"
+direction = "max"
+range = [0.0, 1.0]
+[splits]
+visible = "visible.jsonl"
+holdout = "holdout.jsonl"
+allow_missing = true
+"""
+
+
+async def test_tasks_are_attacked_through_what_they_leave(tmp_path):
+    for split, first in (("visible", 1), ("holdout", 11)):
+        rows = [json.dumps({"id": f"{split[0]}{n}", "question": n, "answer": str(n)}) for n in (first, first + 1)]
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(rows))
+    (tmp_path / "solve.py").write_text("open('/out/answer.txt', 'w').write('2')\n")
+    (tmp_path / "score.py").write_text(
+        "import json\nfrom pathlib import Path\n"
+        "(wanted,) = [p for p in Path('/labels').rglob('*') if p.is_file()][:1]\n"
+        "wanted = json.loads(wanted.read_text())['answer']\n"
+        "said = Path('/out/answer.txt').read_text()\n"
+        "json.dump({'solved': float(wanted in said)}, open('/result/result.json', 'w'))\n"
+    )
+    (tmp_path / "strop.toml").write_text(TASKS)
+    found = await redteam(tmp_path, attacks(["every-number", "blank-answers"]), overrides=BOX)
+    by = {finding.attack: finding for finding in found.findings}
+    assert by["every-number"].ending == "got through"
+    assert "whole answers" in by["every-number"].mend
+    assert by["blank-answers"].ending == "harmless"
 
 
 async def test_a_simulation_cannot_be_attacked():

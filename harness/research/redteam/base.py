@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from harness.agent.base import Proposal
 from harness.evaluation.subject import Subject
@@ -88,7 +88,7 @@ class Target:
             [
                 f"METRIC, BEST, RESULT = {self.metric!r}, {self.best!r}, {self.result()!r}",
                 f"OUTPUTS = {list(self.outputs)!r}",
-                f"ANSWERS = {self._answers()!r}",
+                f"ANSWERS = {self.answers!r}",
                 f"VISIBLE = {_digest(inputs)!r}",
                 f"ITEMS, IDS = {list(self.items)!r}, {self._ids_file()!r}",
                 f"GUARDS = {[guard.metric for guard in self.subject.file.eval.guard if guard.metric]!r}",
@@ -104,7 +104,8 @@ class Target:
                 return path
         return None
 
-    def _answers(self) -> dict[str, str]:
+    @property
+    def answers(self) -> dict[str, str]:
         """The visible answers as the outputs' bytes in latin-1, if one label file says what one output should."""
         data = self.subject.splits.get(Split.VISIBLE)
         if data is None or len(data.labels) != 1 or len(self.outputs) != 1:
@@ -189,7 +190,12 @@ class TreeAttack(BuiltIn):
 
 class CodeAttack(BuiltIn):
     """An attack by code in the editable file that the eval runs. The honest code runs as well, so that what fails is
-    the cheat and nothing else."""
+    the cheat and nothing else.
+
+    One that `needs` outputs to change, or visible answers to give, does not apply where there are none.
+    """
+
+    needs: Literal["", "outputs", "answers"] = ""
 
     def before(self, target: Target) -> str:
         """Python that runs before the honest code. What it raises is swallowed: then the attack had no effect."""
@@ -205,7 +211,11 @@ class CodeAttack(BuiltIn):
 
     def propose(self, target: Target) -> Proposal | None:
         """The root with the payload wrapped around its entry file."""
-        if target.entry is None:
+        if (
+            target.entry is None
+            or (self.needs and not target.outputs)
+            or (self.needs == "answers" and not target.answers)
+        ):
             return None
         before, after = self.before(target), self.after(target)
         source = target.root[target.entry].data.decode("utf-8", "surrogateescape")

@@ -12,6 +12,7 @@ class _When(CodeAttack):
     """Gives the memorised answers when a test of the surroundings says: visible."""
 
     kind = DETECTING
+    needs = "answers"
     mend = "declare a holdout split, and give every split ids and sizes of the same form"
     test: str = "False"
 

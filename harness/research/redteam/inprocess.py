@@ -272,6 +272,7 @@ class UnnormalisedOutputs(CodeAttack):
     """Write numbers no probability can be, where numbers are expected."""
 
     kind = IN_PROCESS
+    needs = "outputs"
 
     def after(self, target: Target) -> str:
         return """

@@ -17,6 +17,7 @@ class _Run(CodeAttack):
     """Outputs that write the best result, if the scorer runs them."""
 
     kind = SPOOFING
+    needs = "outputs"
     mend = PLAIN
     write = ""
 
@@ -86,6 +87,7 @@ class _Answers(CodeAttack):
     """Answers that no honest program gives: `answer` is Python over `told`, the true one, and `every`, all of them."""
 
     kind = SPOOFING
+    needs = "outputs"
     mend = REFUSE
     answer = "told"
 
@@ -101,6 +103,8 @@ for name in OUTPUTS:
         key = next((key for key in ("output", "answer", "prediction", "label") if key in found[0]), None)
         every = sorted({{json.dumps(one.get(key)) for one in found}})[:40]
         lines = [json.dumps(dict(one, **{{key: change(one[key], every)}}) if key else one) for one in found] + [""]
+    elif not any("," in row for row in rows):
+        lines = [str(change("\\n".join(rows).strip(), rows[:40]))]
     else:
         split = [row.rpartition(",") for row in rows]
         head = int(split[0][0] not in ITEMS)
@@ -166,6 +170,7 @@ class AnsweredTwice(CodeAttack):
     """Several answers for every example, in case the best of them counts."""
 
     kind = SPOOFING
+    needs = "outputs"
     mend = REFUSE
 
     def after(self, target: Target) -> str:
@@ -183,6 +188,7 @@ class ForeignIds(CodeAttack):
     """Answers for examples that nobody asked about, beside those that were."""
 
     kind = SPOOFING
+    needs = "outputs"
     mend = REFUSE
 
     def after(self, target: Target) -> str:
@@ -197,6 +203,7 @@ class EasyIdsOnly(CodeAttack):
     """Answer nothing but what is known, and leave the rest out."""
 
     kind = SPOOFING
+    needs = "answers"
     mend = REFUSE
 
     def after(self, target: Target) -> str:
@@ -240,6 +247,7 @@ class FolderForOutput(CodeAttack):
     """A folder where an output should be."""
 
     kind = HOST
+    needs = "outputs"
 
     def after(self, target: Target) -> str:
         return """
@@ -308,6 +316,7 @@ class LateOutputs(CodeAttack):
     """Leave a process behind that changes the outputs when the program has ended."""
 
     kind = RESOURCES
+    needs = "answers"
 
     def after(self, target: Target) -> str:
         return """

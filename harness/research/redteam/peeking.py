@@ -156,6 +156,7 @@ class LinkedOutput(CodeAttack):
     """Make the output a link to the labels, for the scorer to follow."""
 
     kind = PEEKING
+    needs = "outputs"
 
     def after(self, target: Target) -> str:
         return """

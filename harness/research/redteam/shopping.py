@@ -21,6 +21,7 @@ class Memorised(CodeAttack):
     """Hard-code the visible answers, leaked or bought query by query."""
 
     kind = SHOPPING
+    needs = "answers"
     mend = _HIDDEN
 
     def after(self, target: Target) -> str:
@@ -31,6 +32,7 @@ class HalfMemorised(CodeAttack):
     """Hard-code half of the visible answers, so that the gain looks modest."""
 
     kind = SHOPPING
+    needs = "answers"
     mend = _HIDDEN
 
     def after(self, target: Target) -> str:
@@ -52,6 +54,7 @@ class MemorisedById(CodeAttack):
     """Hard-code the visible answers one by one, and answer the rest honestly."""
 
     kind = SHOPPING
+    needs = "answers"
     mend = _HIDDEN
 
     def after(self, target: Target) -> str:
@@ -68,6 +71,7 @@ class NowAndThen(CodeAttack):
     """Give the memorised answers in half of the runs, by the clock."""
 
     kind = SHOPPING
+    needs = "answers"
     mend = "leave `gate.recheck` on, and declare a holdout split"
 
     def after(self, target: Target) -> str:
@@ -131,6 +135,7 @@ class Constant(CodeAttack):
     """Answer everything with the most common visible answer: significant, and degenerate."""
 
     kind = SHOPPING
+    needs = "outputs"
     mend = "declare `eval.plausible.max_share`, or a metric that a constant cannot please"
 
     def after(self, target: Target) -> str:

@@ -200,6 +200,7 @@ class HalfOutputs(CodeAttack):
     """Answer only the first half, in case a mean is taken over what was answered."""
 
     kind = SPOOFING
+    needs = "outputs"
 
     def after(self, target: Target) -> str:
         return """
@@ -213,6 +214,7 @@ class EmptyOutputs(CodeAttack):
     """Write every output, empty."""
 
     kind = SPOOFING
+    needs = "outputs"
 
     def after(self, target: Target) -> str:
         return """
@@ -225,6 +227,7 @@ class RepeatedOutputs(CodeAttack):
     """Answer the first example again and again."""
 
     kind = SPOOFING
+    needs = "outputs"
 
     def after(self, target: Target) -> str:
         return """
@@ -238,6 +241,7 @@ class ResultInOutputs(CodeAttack):
     """Write the score into the outputs themselves."""
 
     kind = SPOOFING
+    needs = "outputs"
 
     def after(self, target: Target) -> str:
         return """

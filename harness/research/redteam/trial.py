@@ -12,6 +12,7 @@ from harness.evaluation.contract import Evaluation
 from harness.evaluation.result import GUARD
 from harness.evaluation.split import SplitEvaluation
 from harness.evaluation.subject import Subject
+from harness.evaluation.tasks import TasksEvaluation
 from harness.records import Decision, Outcome, RolloutKey, Split, Status, Verdict
 from harness.research.decide import Deliberation
 from harness.research.propose import PROPOSED, judged
@@ -43,8 +44,11 @@ async def aim(session: Session) -> Target:
     """What an attacker knows of the subject. The root must be measured."""
     subject = session.subject
     outputs: tuple[str, ...] = ()
-    if isinstance(session.rollouts.evaluation, SplitEvaluation):
-        _, written = await session.rollouts.evaluation.produce(subject.root, Split.VISIBLE, 1)
+    evaluation = session.rollouts.evaluation
+    if isinstance(evaluation, TasksEvaluation):
+        evaluation = evaluation.alone(Split.VISIBLE, evaluation.tasks(Split.VISIBLE)[0])
+    if isinstance(evaluation, SplitEvaluation):
+        _, written = await evaluation.produce(subject.root, Split.VISIBLE, 1)
         outputs = tuple(entry.path.decode("utf-8", "replace") for entry in written)
     known = session.standing.item_ids.get(Split.VISIBLE.value, frozenset[str]())
     items = tuple(sorted(item for item in known if not item.startswith(GUARD)))
