@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Container, Mapping, Sequence
 
 from harness.optimizer.base import Example, Refusal, Slot, Texts
+from harness.optimizer.frame import Frame, frame_of
 from harness.optimizer.template import TemplateRefusedError, placeholders, render
 
 _FENCE = re.compile(r"(?ms)^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)^[ \t]*\1[ \t]*$")
@@ -70,7 +71,7 @@ def admit(
             return Refusal(f"slot {name!r} is frozen")
         if raw is None:
             return Refusal("the model gave no text")
-        text = raw if slot.kind == "demos" or raw == parent[name] else unwrap(raw)
+        text = raw if slot.kind == "demos" or raw == parent[name] else refit(slot, unwrap(raw))
         fault = _fault(slot, text, examples)
         if fault:
             return Refusal(f"{name}: {fault}")
@@ -78,6 +79,21 @@ def admit(
     if fingerprint(child) in seen:
         return Refusal("the same as a candidate already tried")
     return child
+
+
+def refit(slot: Slot, text: str) -> str:
+    """A new instruction that left out its whole frame of placeholder paragraphs, back in it; any other text as it is.
+
+    A small model forgets what it has no use for; where the seed keeps placeholders apart, nothing is lost by that.
+    """
+    frame = frame_of(slot)
+    if not text.strip() or frame == Frame():
+        return text
+    try:
+        kept = placeholders(text, slot.engine, set(slot.required)) & set(slot.required)
+    except TemplateRefusedError:
+        return text
+    return text if kept else frame.around(text)
 
 
 def _fault(slot: Slot, text: str, examples: Sequence[Example]) -> str:  # noqa: PLR0911  one return a fault

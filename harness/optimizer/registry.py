@@ -23,8 +23,10 @@ BUILT_IN = {
     "textgrad": "harness.optimizer.textgrad:TextGrad",
 }
 HOSTED = {
+    "agentlightning": "harness.optimizer.hosts.agentlightning:AgentLightning",
     "dspy": "harness.optimizer.hosts.dspy:Dspy",
     "gepa-package": "harness.optimizer.hosts.gepa:GepaPackage",
+    "textgrad-package": "harness.optimizer.hosts.textgrad:TextgradPackage",
 }
 
 

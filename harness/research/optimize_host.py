@@ -54,6 +54,10 @@ class Model(Protocol):
         """The reply. Raises BudgetError."""
         ...
 
+    def check(self, ticket: int) -> None:
+        """Raises BudgetError or ModelError if a call over an `endpoint` was refused for that."""
+        ...
+
     def endpoint(self, ticket: int, role: Role) -> Endpoint:
         """Where a client of its own reaches it. Raises AgentError."""
         ...
@@ -137,6 +141,7 @@ class RunHost:
         self.pay({key} - self.paid)
         await self.store.write(tree)
         result = await run()
+        self.model.check(self.ticket)  # a budget that ran out under it, or a dead upstream, is no failure of its own
         score = oriented(result.score, self.file.eval.direction)
         outcome = Outcome(result.status, score, detail=clean(result.feedback, _MOST_SAID))
         await self.rollouts.run(key, tree, _Had(outcome))

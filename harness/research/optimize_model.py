@@ -34,6 +34,9 @@ class WorldModel:
         """See `Model`."""
         return self.world.complete(request, derive(self.seed, "critic", ticket, role, request.tag))
 
+    def check(self, ticket: int) -> None:
+        """See `Model`."""
+
     def endpoint(self, ticket: int, role: Role) -> Endpoint:
         """See `Model`."""
         raise AgentError("a simulated model has no address", mend="take a subject whose policy names a model")
@@ -67,12 +70,24 @@ class GatewayModel:
             raise BudgetError("model calls", limit=0, used=0, asked=1)
         return read_chat(reply.status, reply.body)
 
+    def check(self, ticket: int) -> None:
+        """See `Model`."""
+        gateway = self.server.gateway
+        gateway.check()
+        for role in Role:
+            if (refusal := gateway.refusals.get(_hosted(ticket, role))) is not None:
+                raise refusal
+
     def endpoint(self, ticket: int, role: Role) -> Endpoint:
         """See `Model`."""
-        caller = Caller(ticket, CALLERS[role], "hosted")
+        caller = _hosted(ticket, role)
         if caller not in self._keys:
             self._keys[caller] = self.server.key(caller)
         return Endpoint(f"{self.server.url}/v1", self._keys[caller], self.name_of(role, ""))
+
+
+def _hosted(ticket: int, role: Role) -> Caller:
+    return Caller(ticket, CALLERS[role], "hosted")
 
 
 def _messages(request: Request) -> tuple[tuple[str, str], ...]:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import contextvars
 import hashlib
+import os
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -30,6 +32,7 @@ from harness.optimizer.pool import Pool
 from harness.records import Status
 
 T = TypeVar("T")
+_LEFT = "the run went on without it"
 _LONGEST_S = 7 * 24 * 3600.0
 
 
@@ -72,12 +75,13 @@ class Bridge:
         Raises BudgetError, also for everything asked after the first refusal.
         """
         self._check()
-        if self.refused(texts):
+        admitted = self.admitted(texts)
+        if isinstance(admitted, Refusal):
             return []
         self._asked += 1
-        call = partial(self.host.evaluate, dict(texts), list(examples), f"{self.name}/{self._asked}")
+        call = partial(self.host.evaluate, admitted, list(examples), f"{self.name}/{self._asked}")
         results = self._ask(call)
-        self.pool.record(self.number(texts), results)
+        self.pool.record(self.number(admitted), results)
         return results
 
     def complete(self, prompt: str, purpose: str = "reflect") -> str:
@@ -90,26 +94,28 @@ class Bridge:
     def run(self, texts: Mapping[str, str], example: Example) -> Result:
         """One example, from any thread. A text that would not be admitted fails unrun. Raises BudgetError."""
         self._check()
-        if (refusal := self.refused(texts)) is not None:
-            return Result(example.key, Status.AGENT_ERROR, None, f"the text was not admitted: {refusal.reason}")
-        tag = self._tag("run", fingerprint(texts), example.key)
-        (result,) = self._ask(partial(self.host.evaluate, dict(texts), [example], tag))
-        self._record(texts, result)
+        admitted = self.admitted(texts)
+        if isinstance(admitted, Refusal):
+            return Result(example.key, Status.AGENT_ERROR, None, f"the text was not admitted: {admitted.reason}")
+        tag = self._tag("run", fingerprint(admitted), example.key)
+        (result,) = self._ask(partial(self.host.evaluate, admitted, [example], tag))
+        self._record(admitted, result)
         return result
 
     def run_own(self, texts: Mapping[str, str], example: Example, run: Callable[[], Result]) -> Result:
         """One example by the library's own program, `run`, with this thread's context. Raises BudgetError."""
         self._check()
-        if (refusal := self.refused(texts)) is not None:
-            return Result(example.key, Status.AGENT_ERROR, None, f"the text was not admitted: {refusal.reason}")
-        tag = self._tag("own", fingerprint(texts), example.key)
+        admitted = self.admitted(texts)
+        if isinstance(admitted, Refusal):
+            return Result(example.key, Status.AGENT_ERROR, None, f"the text was not admitted: {admitted.reason}")
+        tag = self._tag("own", fingerprint(admitted), example.key)
         context = contextvars.copy_context()
 
         async def away() -> Result:
             return await anyio.to_thread.run_sync(context.run, run)
 
-        result = self._ask(partial(self.host.run_own, dict(texts), example, tag, away))
-        self._record(texts, result)
+        result = self._ask(partial(self.host.run_own, admitted, example, tag, away))
+        self._record(admitted, result)
         return result
 
     def chat(self, role: Role, messages: Sequence[tuple[str, str]], purpose: str, temperature: float = 1.0) -> str:
@@ -125,10 +131,38 @@ class Bridge:
         """See `Host`."""
         return self.host.endpoint(role)
 
+    @contextmanager
+    def reachable(self, role: Role) -> Generator[None]:
+        """That role's model where OpenAI clients look for one: in the environment of this process, for as long.
+
+        Nothing where the models have no address, as in a simulation. The run's own keys were read before.
+        """
+        try:
+            at = self.host.endpoint(role)
+        except AgentError:
+            yield
+            return
+        told = {"OPENAI_BASE_URL": at.base_url, "OPENAI_API_BASE": at.base_url, "OPENAI_API_KEY": at.api_key}
+        before = {name: os.environ.get(name) for name in told}
+        os.environ.update(told)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
     def nominees(self) -> tuple[Texts, ...]:
         """What was scored, best first."""
         scored = [k for k in self.pool.order() if self.pool.count(k)] or [0]
         return tuple(self.pool.texts(k) for k in scored)
+
+    @property
+    def spent(self) -> bool:
+        """Whether the budget ended it."""
+        return bool(self.over) and self.over != _LEFT
 
     def used(self) -> bool:
         """Whether anything at all was scored."""
@@ -138,13 +172,10 @@ class Bridge:
         """The score a failure is told as, to a library that has no word for it."""
         return 0.0 if self.host.floor is None else self.host.floor
 
-    def refused(self, texts: Mapping[str, str]) -> Refusal | None:
-        """Why a candidate may not be run; the seed always may."""
+    def admitted(self, texts: Mapping[str, str]) -> Texts | Refusal:
+        """A candidate as it may be run, or why it may not; the seed always may."""
         seed = {slot.name: slot.text for slot in self.host.slots}
-        if dict(texts) == seed:
-            return None
-        made = self.host.admit(seed, dict(texts), [])
-        return made if isinstance(made, Refusal) else None
+        return seed if dict(texts) == seed else self.host.admit(seed, dict(texts), [])
 
     def _record(self, texts: Mapping[str, str], result: Result) -> None:
         with self._lock:
@@ -193,7 +224,7 @@ async def in_thread(bridge: Bridge, work: Callable[[], T]) -> T | None:
             raise error from None
         raise AgentError(f"{bridge.name} failed: {error!r}") from error
     finally:
-        over, bridge.over = bridge.over, bridge.over or "the run went on without it"
+        over, bridge.over = bridge.over, bridge.over or _LEFT
     if bridge.fault is not None:
         raise bridge.fault
     if not over and not bridge.used():

@@ -112,6 +112,7 @@ def split(settings: DspySettings, dspy: Any) -> tuple[Any, dict[str, Any], dict[
 def package() -> Any:
     """dspy itself, its progress bars off. Raises MissingEnvironmentError."""
     os.environ.setdefault("TQDM_DISABLE", "1")
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # litellm fetches a price list when it is imported
     try:
         dspy = cast("Any", import_module("dspy"))
     except ImportError as error:

@@ -1,5 +1,7 @@
 """The dspy side of `hosts.dspy`: the run's program as a module, its metric, and the run's models as an engine."""
 
+# pyright: basic
+# the package's objects have no types where this is checked, and it is not installed there
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -2,7 +2,10 @@
 
 import hashlib
 import importlib.util
+import json
+import os
 import re
+import urllib.request
 from shutil import copytree
 
 import pytest
@@ -16,6 +19,8 @@ from harness.testing.scripted_model import ScriptedModel
 pytestmark = pytest.mark.filterwarnings("default")
 PACKAGES = {
     "dspy": ("dspy", {"num_candidates": 2, "num_trials": 2, "minibatch": False, "max_bootstrapped_demos": 1}),
+    "agentlightning": ("agentlightning", {"beam_width": 1, "branch_factor": 1, "beam_rounds": 1, "val_batch_size": 4}),
+    "textgrad-package": ("textgrad", {"steps": 2, "minibatch": 3}),
     "gepa-package": ("gepa", {"reflection_minibatch_size": 2}),
 }
 
@@ -25,6 +30,12 @@ def model(body):
     text = "\n".join(str(message["content"]) for message in body["messages"])
     fields = re.findall(r"`\[\[ ## (\w+) ## \]\]`", str(body["messages"][-1]["content"]))
     asked = re.search(r"problem: (.*?) =", str(body["messages"][-1]["content"]))
+    if "<IMPROVED_VARIABLE>" in text:
+        return "<IMPROVED_VARIABLE>Work step by step.</IMPROVED_VARIABLE>"
+    if "rompt template" in text.lower():
+        return "Work step by step."
+    if "You will give feedback" in text:
+        return "it should work step by step"
     if "[[ ## output ## ]]" not in text and fields:
         said = "Work step by step."
     elif "I provided an assistant" in text:
@@ -90,6 +101,47 @@ async def test_a_users_dspy_module_is_metered_by_the_run(small, tmp_path):
     assert run.summary["models"]["task"]["requests"] >= len(own)
     assert run.summary["counts"]["kept"] == 1
     assert await verify(run.folder) is not None
+
+
+async def test_a_users_rollout_reaches_the_runs_model_by_itself(small, tmp_path):
+    pytest.importorskip("agentlightning", reason="strop[agentlightning] is not installed")
+    config = {**PACKAGES["agentlightning"][1], "rollout": f"{__name__}:solved"}
+    run, _ = await play(small, tmp_path, "agentlightning", config)
+    assert run.summary["counts"]["kept"] == 1
+    assert await verify(run.folder) is not None
+
+
+async def test_a_users_engine_reaches_the_runs_model_by_itself(small, tmp_path):
+    pytest.importorskip("textgrad", reason="strop[textgrad] is not installed")
+    config = {**PACKAGES["textgrad-package"][1], "engine": f"{__name__}:Engine"}
+    run, _ = await play(small, tmp_path, "textgrad-package", config)
+    assert run.summary["models"]["optimizer"]["requests"] > 3
+    assert run.summary["counts"]["kept"] == 1
+    assert await verify(run.folder) is not None
+
+
+def ask(url, key, model, text):
+    body = {"model": model, "messages": [{"role": "user", "content": text}]}
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+    asked = urllib.request.Request(f"{url}/chat/completions", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(asked, timeout=60) as reply:
+        return json.load(reply)["choices"][0]["message"]["content"]
+
+
+class Engine:
+    """A user's EngineLM, by its shape: it knows no more than its environment."""
+
+    model_string = "mine"
+
+    def generate(self, prompt, system_prompt=None, **kwargs):
+        return ask(os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"], "default", f"{system_prompt}\n{prompt}")
+
+    __call__ = generate
+
+
+def solved(task, prompt_template, llm):
+    said = ask(llm.endpoint, llm.api_key, llm.model, prompt_template.format(**task))
+    return float(said == task["answer"])
 
 
 def solver():
