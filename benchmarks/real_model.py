@@ -35,6 +35,7 @@ async def main(given):
             "agent.config": {"max_tokens": 600, "history": 6, "file_kb": 8, "instructions": SHORT},
             "models.main": {**model, "first_byte_s": 1800.0, "idle_s": 600.0, "total_s": 3600.0},
             "budget.steps": given.steps,
+            "stop.agent_failures": given.steps,
         }
         subject = resource("archives") / "digits"
         started = time.monotonic()

@@ -60,6 +60,8 @@ def read(reply: str, tree: Tree, is_editable: Callable[[str], bool], *, cut: boo
         edits = Edits(_search_replace(text, tree, paths, _loose(text, cut)), "search_replace")
     elif unified.is_diff(text):
         edits = Edits(_unified(text, tree, paths), "unified_diff")
+    elif (pair := _old_and_new(text, tree, paths)) is not None:
+        edits = Edits(pair, "old_and_new")
     elif _FENCE.search(text):
         edits = Edits(_whole_files(text, tree, paths), "whole_file")
     else:
@@ -148,6 +150,8 @@ def _search_replace(text: str, tree: Tree, paths: _Paths, blocks: Iterable[_Bloc
             raise Unusable("a search/replace block does not say which file it is for")
         if block.loose and not path.endswith(_CHECKED):
             raise Unusable("a SEARCH block needs a line of ======= and, at its end, a line >>>>>>> REPLACE")
+        if path not in tree and path not in laid and block.old.strip():
+            path = paths.only() or path  # nothing to search in: a placeholder, or a name got wrong
         last = path
         now = laid.get(path) if path in laid else (_text(tree, path) if path in tree else "")
         assert now is not None
@@ -205,6 +209,23 @@ def _unified(text: str, tree: Tree, paths: _Paths) -> dict[str, bytes | None]:
         except ValueError as error:
             raise Unusable(f"{path}: {error}") from None
     return changes
+
+
+def _old_and_new(text: str, tree: Tree, paths: _Paths) -> dict[str, bytes | None] | None:
+    """Two fences, what is there and what should be: only where the first stands once in the file meant. None else."""
+    bodies = list(_FENCE.finditer(text))
+    if len(bodies) != 2:
+        return None
+    old, new = bodies[0]["body"], bodies[1]["body"]
+    path = paths.before(text, bodies[0].start()) or paths.only()
+    if path not in tree:
+        path = paths.only()
+    if path is None or path not in tree or not path.endswith(_CHECKED) or not old.strip() or not new.strip():
+        return None
+    try:
+        return {path: _replaced(_text(tree, path), old, new, path).encode()}
+    except Unusable:
+        return None
 
 
 def _whole_files(text: str, tree: Tree, paths: _Paths) -> dict[str, bytes | None]:

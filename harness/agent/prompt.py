@@ -32,6 +32,17 @@ A unified diff is fine too, or the whole new file in a code fence with its path 
 listed as editable. Leave nothing out with "..."."""
 
 
+# a small model forgets by the end of the files how it was to answer
+_FORM = """\
+Answer in this form:
+Why: what should get better
+path/of/file.py
+<<<<<<< SEARCH
+one or more lines copied from path/of/file.py
+=======
+these lines, changed
+>>>>>>> REPLACE"""
+
 LEANEST = 2
 _MOST_SAID = 6000  # characters of a reply that is sent back: a small context must hold it and a new one
 
@@ -53,11 +64,13 @@ def messages(ask: Ask, *, history: int, file_bytes: int, extra: str = "", lean: 
     ]
     if tried:
         parts.append("Tried before, oldest first (do not repeat these):\n" + fence(tried, "tries", len(tried)))
+    example = line(next((path for path in ask.tree if ask.is_editable(path)), "path/of/file.py"))
     parts.append(
         f"Metric: {line(ask.metric)}, to be {'made smaller' if ask.direction == 'min' else 'made larger'}. "
         f"You start from {ask.parent.id}, which has {_number(ask.parent.score)}. This is proposal {ask.ticket}."
     )
-    system = _RULES.replace("{mark}", mark)
+    parts.append(_FORM.replace("path/of/file.py", example))
+    system = _RULES.replace("{mark}", mark).replace("path/of/file.py", example)
     return [{"role": "system", "content": system}, {"role": "user", "content": "\n\n".join(parts)}]
 
 
@@ -116,8 +129,10 @@ def _files(ask: Ask, most: int, *, others: bool = True) -> list[tuple[str, str]]
 def _tried(ask: Ask, most: int) -> str:
     if most < 1:
         return ""
-    kept = [attempt for attempt in ask.history if attempt.verdict == "kept"]
-    latest: Sequence[Attempt] = ask.history[-most:]
+    # a reply that could not be used says nothing of the program: small models take its reason for a fault of the file
+    made = [attempt for attempt in ask.history if attempt.verdict != "no_proposal"]
+    kept = [attempt for attempt in made if attempt.verdict == "kept"]
+    latest: Sequence[Attempt] = made[-most:]
     shown = [attempt for attempt in kept if attempt not in latest][-most:] + list(latest)
     return "\n".join(_attempt(attempt) for attempt in shown)
 

@@ -66,8 +66,8 @@ class CallJournal:
         """Every call so far, by ticket, role and number."""
         return await self._read(recorded_calls)
 
-    async def spent(self) -> dict[str, Spend]:
-        """What calls took, by role; what was held for calls that a crash cut off counts in full."""
+    async def spent(self) -> dict[tuple[int, str, str], Spend]:
+        """What calls took, by (ticket, role, variant); what was held for calls that a crash cut off counts in full."""
         return await self._read(_spent)
 
     async def begin_call(self, call: ModelCall, request: bytes) -> None:
@@ -126,14 +126,18 @@ def lay_calls(connection: sqlite3.Connection) -> None:
     connection.execute(_TABLE)
 
 
-def _spent(connection: sqlite3.Connection) -> dict[str, Spend]:
+def _spent(connection: sqlite3.Connection) -> dict[tuple[int, str, str], Spend]:
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is None:
         return {}
     rows = connection.execute(
-        "SELECT role, sum(requests + held_requests), sum(tokens_in + held_in), sum(tokens_out + held_out), "
-        "sum(nano_usd + held_nano), max(estimated) FROM calls GROUP BY role ORDER BY role"
+        "SELECT ticket, role, variant, sum(requests + held_requests), sum(tokens_in + held_in), "
+        "sum(tokens_out + held_out), sum(nano_usd + held_nano), max(estimated) "
+        "FROM calls GROUP BY ticket, role, variant ORDER BY ticket, role, variant"
     )
-    return {role: Spend(*amounts, estimated=bool(estimated)) for role, *amounts, estimated in rows}
+    return {
+        (ticket, role, variant): Spend(*amounts, estimated=bool(estimated))
+        for ticket, role, variant, *amounts, estimated in rows
+    }
 
 
 def _begin(connection: sqlite3.Connection, call: ModelCall, request: bytes) -> None:

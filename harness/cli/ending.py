@@ -17,6 +17,7 @@ from harness.report.claims import (
     holdout_claim,
     isolation_claim,
     mode_claim,
+    models_claim,
     rootless,
     vault_claim,
     working_tree_claim,
@@ -87,6 +88,8 @@ def rows(summary: Mapping[str, Json]) -> list[tuple[str, str]]:
         ("report", str(summary["report"]) if Path(str(summary["report"])).is_file() else f"strop report {run}"),
         ("diff", f"strop diff {run}"),
     ]
+    if models := models_claim(summary):
+        found.insert(next(at for at, row in enumerate(found) if row[0] == "cost") + 1, ("models", models))
     if baseline := baseline_claim(summary):
         found.insert(next(at for at, row in enumerate(found) if row[0] == "cost"), ("baseline", baseline))
     if ahead := working_tree_claim(part(summary, "uncommitted")):

@@ -65,6 +65,7 @@ class Route:
             body.encode("utf-8", "surrogatepass"),
             asked,
             dialect,
+            self.key,
         )
 
     def _url(self, path: str, query: str) -> str:

@@ -46,6 +46,11 @@ class Request:
     body: bytes
     asked: Asked
     dialect: Dialect
+    key: str = field(default="", repr=False)
+
+    def without_key(self, data: bytes) -> bytes:
+        """`data` with the key blacked out, should an upstream repeat it: in an error, or in an echo of the request."""
+        return data.replace(self.key.encode(), b"[key]") if self.key else data
 
 
 @dataclass
@@ -111,7 +116,7 @@ class Trial:
             self.sent = False  # nobody bills a refusal
             async for part in self._parts(response, MAX_ERROR):
                 self._body += part
-            raise fault_of(Reply(status, media, bytes(self._body)), response.headers)
+            raise fault_of(Reply(status, media, self.request.without_key(bytes(self._body))), response.headers)
         if request_streams(self.request.asked, media):
             await self._stream(response, media)
         else:
@@ -121,6 +126,7 @@ class Trial:
     async def _whole(self, response: httpx2.Response) -> None:
         async for part in self._parts(response, MAX_REPLY):
             self._body += part
+        self._body = bytearray(self.request.without_key(bytes(self._body)))
         try:
             bodies = _bodies(bytes(self._body))
         except ValueError as error:
@@ -145,19 +151,21 @@ class Trial:
             raise Fault("the stream was cut")
 
     async def _hand_on(self, event: Event, media: str) -> None:
+        raw = self.request.without_key(event.raw)
         if event.body is not None:
             if "error" in event.body and "choices" not in event.body:
-                raise Fault("the stream says an error", reply=Reply(502, "application/json", _json(event.body)))
+                said = self.request.without_key(_json(event.body))
+                raise Fault("the stream says an error", reply=Reply(502, "application/json", said))
             self.tally.take(event.body)
             if self.request.asked.dropped_usage and event.body.get("choices") == []:
                 return
-        self._body += event.raw
+        self._body += raw
         if self.tail:
             if not self.started:
                 self.started = True
                 await self.sink.start(200, media)
             await self.sink.chunk(self.tail)
-        self.tail = event.raw
+        self.tail = raw
 
     async def _parts(self, response: httpx2.Response, most: int) -> AsyncIterator[bytes]:
         parts = response.aiter_bytes()

@@ -115,6 +115,37 @@ def cost_claim(summary: Mapping[str, Json]) -> str:
     return ", ".join(spent) + (f", {lost} rollouts lost to interruptions" if lost else "")
 
 
+def models_claim(summary: Mapping[str, Json]) -> str:
+    """What model calls took, by role and by the dearest variants; empty for a run without any."""
+    roles = part(summary, "models")
+    variants = part(part(summary, "model_costs"), "variants")
+    if not roles:
+        return ""
+    said = [f"{role} {_spent(part(roles, role))}" for role in roles]
+    dear = sorted(variants, key=lambda name: _weight(part(variants, name)), reverse=True)[:3]
+    names = [
+        f"{'tickets without a variant' if name == 'none' else name} {_price(part(variants, name))}" for name in dear
+    ]
+    return "; ".join(said) + (f"; dearest: {', '.join(names)}" if len(variants) > 1 else "")
+
+
+def _spent(spend: Mapping[str, Json]) -> str:
+    calls, ins, outs = (as_float(spend.get(name)) or 0.0 for name in ("requests", "tokens_in", "tokens_out"))
+    told = f"{count(calls)} calls, {count(ins)} tokens in, {count(outs)} out"
+    usd = as_float(spend.get("usd"))
+    return told + (f", {usd:.4g} USD" if usd else "") + (" (in part estimated)" if spend.get("estimated") else "")
+
+
+def _price(spend: Mapping[str, Json]) -> str:
+    usd = as_float(spend.get("usd"))
+    return f"{usd:.4g} USD" if usd else f"{count(_weight(spend)[1])} tokens"
+
+
+def _weight(spend: Mapping[str, Json]) -> tuple[float, float]:
+    tokens = (as_float(spend.get("tokens_in")) or 0.0) + (as_float(spend.get("tokens_out")) or 0.0)
+    return as_float(spend.get("usd")) or 0.0, tokens
+
+
 def budget_rows(summary: Mapping[str, Json]) -> list[tuple[str, float, float | None]]:
     """(name, used, limit) of every budget line."""
     return [

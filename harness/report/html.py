@@ -23,6 +23,7 @@ from harness.report.claims import (
     holdout_claim,
     isolation_claim,
     mode_claim,
+    models_claim,
     vault_claim,
     working_tree_claim,
 )
@@ -109,6 +110,7 @@ def _facts(view: RunView) -> list[tuple[str, str]]:
         ("ledger head", str(summary.get("ledger_head"))),
         ("ledger seal", str(summary.get("seal"))),
         ("folder", str(summary.get("folder"))),
+        *([("models", spent)] if (spent := models_claim(summary)) else []),
         *([("working tree", ahead)] if (ahead := working_tree_claim(part(summary, "uncommitted"))) else []),
     ]
 

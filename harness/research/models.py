@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
 
 from harness.agent.base import Agent
+from harness.archive.base import LedgerEntry
 from harness.archive.sqlite import SqliteArchive
 from harness.errors import InputError
+from harness.model.base import TASK
 from harness.model.cassette import Cassette, load, write
 from harness.model.gateway import open_gateway
 from harness.model.pricing import NANO, price_of
@@ -20,7 +23,9 @@ from harness.model.route import key_of
 from harness.model.server import Server, serve
 from harness.policy.schema import Policy
 from harness.records import Json, Spend
+from harness.research.standing import ROOT
 
+NOTHING_MADE = "none"
 NO_MODEL = (
     'name one in strop.toml: [policy.models.main] base_url = "http://127.0.0.1:8123/v1" (any OpenAI-compatible '
     'server), and api_key_env = "NAME_OF_A_VARIABLE" where it wants a key'
@@ -85,10 +90,12 @@ async def models_of(
             await tape.keep(archive)
 
 
-async def model_account(archive: SqliteArchive, limits: Mapping[str, Json]) -> dict[str, Json]:
-    """What model calls took: budget lines as {kind: {used, limit}}, and by role."""
-    by_role = await archive.journal().spent()
-    total = sum(by_role.values(), Spend())
+async def model_account(
+    archive: SqliteArchive, limits: Mapping[str, Json], rows: Sequence[LedgerEntry]
+) -> dict[str, Json]:
+    """What model calls took: budget lines as {kind: {used, limit}}, by role, by ticket, and by variant."""
+    spent = await archive.journal().spent()
+    total = sum(spent.values(), Spend())
     used: dict[str, float] = {
         "requests": total.requests,
         "tokens_in": total.tokens_in,
@@ -98,12 +105,36 @@ async def model_account(archive: SqliteArchive, limits: Mapping[str, Json]) -> d
     lines: dict[str, Json] = {
         kind: {"used": amount, "limit": limits.get(kind)} for kind, amount in used.items() if amount or kind in limits
     }
-    kinds: dict[str, Spend] = {}
-    for role, spend in by_role.items():
-        kind = role.partition("/")[0]  # every evaluated rollout has a role of its own
-        kinds[kind] = kinds.get(kind, Spend()) + spend
-    roles: dict[str, Json] = {kind: spend_json(spend) for kind, spend in kinds.items()}
-    return {"lines": lines, "roles": roles}
+    variant_of = _variants(rows)
+    sums: dict[str, dict[str, Spend]] = {"roles": {}, "tickets": {}, "variants": {}}
+    for (ticket, role, maker), spend in spent.items():
+        # every evaluated rollout may have a role of its own, below the kind it is of
+        kind = role.partition("/")[0]
+        for group, name in (("roles", kind), ("tickets", str(ticket)), ("variants", variant_of(ticket, kind, maker))):
+            sums[group][name] = sums[group].get(name, Spend()) + spend
+    told: dict[str, Json] = {
+        group: {name: spend_json(spend) for name, spend in of.items()} for group, of in sums.items()
+    }
+    return {"lines": lines, **told}
+
+
+def _variants(rows: Sequence[LedgerEntry]) -> Callable[[int, str, str], str]:
+    """On which variant a call's cost falls: the one it was evaluating, else the one its ticket made; NOTHING_MADE when
+    nothing came of the ticket."""
+    made, trees = {0: ROOT}, dict[str, str]()
+    for row in rows:
+        body: Any = row.body or {}
+        if row.kind == "run":
+            trees[body["root_tree"][:12]] = ROOT
+        if row.kind == "ticket" and body["variant"] is not None:
+            made[int(body["ticket"])] = body["variant"]["id"]
+            trees.setdefault(body["variant"]["tree"][:12], body["variant"]["id"])
+
+    def variant_of(ticket: int, kind: str, maker: str) -> str:
+        evaluated = trees.get(maker.partition("/")[0]) if kind == TASK else None
+        return evaluated or made.get(ticket, NOTHING_MADE)
+
+    return variant_of
 
 
 def spend_json(spend: Spend) -> dict[str, Json]:

@@ -26,7 +26,7 @@ async def summarize(folder: Path) -> dict[str, Json]:
         rows = await archive.ledger()
         counts = await archive.rollout_counts()
         wall = await archive.wall_s()
-        models = await model_account(archive, run_limits(rows))
+        models = await model_account(archive, run_limits(rows), rows)
         baseline = await matched_baseline(archive, _by_kind(rows).get("vault"), fold(rows))
     finally:
         await archive.aclose()
@@ -48,6 +48,7 @@ async def summarize(folder: Path) -> dict[str, Json]:
             **cast("dict[str, Json]", models["lines"]),
         },
         **({"models": models["roles"]} if models["roles"] else {}),
+        **({"model_costs": {"tickets": models["tickets"], "variants": models["variants"]}} if models["roles"] else {}),
     }
 
 

@@ -36,8 +36,9 @@ Mode = Literal[
     "400",
     "quota",
     "long",
+    "echo",
 ]
-_REFUSALS = {"quota": (429, "insufficient_quota"), "long": (400, "context_length_exceeded")}
+_REFUSALS = {"quota": (429, "insufficient_quota"), "long": (400, "context_length_exceeded"), "echo": (400, "echo")}
 Script = Callable[[Mapping[str, Any]], "str | Sequence[Mapping[str, Any]]"]
 Message = MutableMapping[str, Any]
 
@@ -160,7 +161,8 @@ class ScriptedModel:
     async def _refuse(self, answer: _Answer, mode: str) -> None:
         status, code = _REFUSALS.get(mode) or (int(mode), "scripted")
         headers = {"retry-after": self._retry_after} if mode == "429" else {}
-        await answer.whole(status, {"error": {"message": f"scripted {mode}", "code": code}}, headers)
+        said = f"no such key: {self.served.keys[-1]}" if mode == "echo" else f"scripted {mode}"
+        await answer.whole(status, {"error": {"message": said, "code": code}}, headers)
 
     async def _say(self, answer: _Answer, shape: Shape, path: str, body: Mapping[str, Any], mode: Mode) -> None:
         said = self._next(body)

@@ -124,6 +124,14 @@ def test_the_prompt_tells_files_history_and_reasons_and_is_a_function_of_the_ask
     assert "made smaller" in whole
 
 
+def test_replies_that_could_not_be_used_are_no_history_and_the_form_comes_last():
+    history = [attempt_of(Proposal(note="no usable edit after 2 replies"), 1, Verdict.NO_PROPOSAL, None)]
+    whole = messages(ask_of(TREE, history), history=5, file_bytes=1000)[1]["content"]
+    assert "no usable edit" not in whole
+    assert whole.endswith(">>>>>>> REPLACE")
+    assert "path/of/file.py" not in whole
+
+
 def test_what_a_candidate_wrote_cannot_end_its_own_fence():
     first = messages(ask_of(TREE), history=5, file_bytes=10_000)[1]["content"]
     mark = first.split("[", 1)[1].split(" ", 1)[0]

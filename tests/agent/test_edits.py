@@ -99,6 +99,23 @@ def test_a_comment_behind_a_line_is_not_asked_for_and_stays():
         edited(block("NAME = 'a\n", "NAME = 'b'\n"), tree)
 
 
+def test_a_block_for_a_file_that_is_not_there_is_for_the_only_one_there_is():
+    reply = block("RATE = 0.1\n", "RATE = 0.2\n", "path/of/file.py")
+    assert text(edited(reply, ONE, ["train.py"])) == TRAIN.replace("0.1", "0.2")
+    with pytest.raises(Unusable, match=r"not found in path/of/file\.py"):
+        edited(reply)
+
+
+def test_two_fences_are_what_is_there_and_what_should_be_where_the_first_is_found():
+    reply = "Why: x\n\nChange:\n```python\nRATE = 0.1\n```\nTo:\n```python\nRATE = 0.2\n```\n"
+    edits = edited(reply, ONE, ["train.py"])
+    assert (edits.format, text(edits)) == ("old_and_new", TRAIN.replace("0.1", "0.2"))
+    with pytest.raises(Unusable, match="not whole"):
+        edited(reply.replace("RATE = 0.1", "RATE = 0.3"), ONE, ["train.py"])
+    with pytest.raises(Unusable, match="valid Python"):
+        edited(reply.replace("RATE = 0.2", "a bigger one"), ONE, ["train.py"])
+
+
 def test_a_new_file_by_an_empty_search():
     assert edited(block("", "Z = 1\n", "lib/new.py")).changes == {"lib/new.py": b"Z = 1\n"}
 

@@ -1,19 +1,27 @@
 """Runs whose agent asks a model, end to end: the journal, the budget, an upstream that fails, a crash between."""
 
+import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
+import zlib
 
+import anyio
 import pytest
 from research.test_run import bodies, verdicts
 from support.toy import make_toy
 
 from harness import open_run, resume_run
+from harness.archive.base import LedgerEntry
 from harness.archive.sqlite import SqliteArchive
 from harness.errors import BudgetError, InputError, ModelError
 from harness.events import RunStopped
+from harness.records import Spend
+from harness.report.claims import models_claim
+from harness.research.models import model_account
 from harness.testing.scripted_model import ScriptedModel
 
 KEY = "sk-live-Zq3t7vB9xYw2LmN4pKr8sJd6"
@@ -63,22 +71,148 @@ async def test_a_chat_run_is_metered_as_the_server_counts_and_told_by_role(tmp_p
     )
     assert run.summary["budget"]["tokens_in"]["used"] == model.served.tokens_in
     assert set(model.served.keys) == {f"Bearer {KEY}"}
+    costs = run.summary["model_costs"]
+    assert {ticket: spent["requests"] for ticket, spent in costs["tickets"].items()} == {str(n): 1 for n in range(1, 5)}
+    for group in costs.values():
+        assert sum(spent["tokens_in"] for spent in group.values()) == model.served.tokens_in
+    made = {body["ticket"]: (body["variant"] or {"id": "none"})["id"] for _, body in await tickets_of(run)}
+    assert set(costs["variants"]) == set(made.values())
+    assert costs["variants"][made[1]] == costs["tickets"]["1"]
+    text = models_claim(run.summary)
+    assert text.startswith("proposer 4 calls, ")
+    assert "dearest: " in text
 
 
-async def test_no_key_is_anywhere_in_a_run_folder(tmp_path):
-    async with ScriptedModel(better) as model:
-        _, run = await play(
-            open_run(make_toy(tmp_path / "toy"), overrides=settings(model), runs=tmp_path / "runs", workers=1)
+async def tickets_of(run):
+    return [(kind, body) for kind, body in await bodies(run.folder) if kind == "ticket"]
+
+
+async def test_an_evaluated_agents_calls_fall_on_the_variant_that_is_evaluated():
+    def row(kind, **body):
+        return LedgerEntry(seq=0, kind=kind, ticket=None, body=body, obs={}, hash="", seal="")
+
+    class Spends:
+        def journal(self):
+            return self
+
+        async def spent(self):
+            return {
+                (1, "proposer", "v0"): Spend(1, 10, 1),
+                (1, "task", f"{'b' * 12}/screen/visible/0"): Spend(2, 20, 2),
+                (2, "proposer", "v1"): Spend(1, 40, 4),
+                (2, "task", f"{'b' * 12}/confirm/visible/1"): Spend(1, 80, 8, estimated=True),
+                (0, "task/x", f"{'a' * 12}/root/visible/0"): Spend(1, 160, 16),
+            }
+
+    rows = [
+        row("run", root_tree="a" * 40),
+        row("ticket", ticket=1, variant={"id": "v1", "tree": "b" * 40}),
+        row("ticket", ticket=2, variant=None),
+    ]
+    told = await model_account(Spends(), {}, rows)
+    assert {name: spent["tokens_in"] for name, spent in told["variants"].items()} == {"v0": 160, "v1": 110, "none": 40}
+    assert {name: spent["tokens_in"] for name, spent in told["roles"].items()} == {"proposer": 50, "task": 260}
+    assert [name for name, spent in told["variants"].items() if spent["estimated"]] == ["v1"]
+
+
+SHAPES = re.compile(
+    rb"sk-[A-Za-z0-9_\-]{16,}|AIza[0-9A-Za-z_\-]{30,}|gh[pousr]_[A-Za-z0-9]{30,}|AKIA[0-9A-Z]{16}"
+    rb"|Bearer [A-Za-z0-9]{16,}"
+)
+
+SPY = """import json, os
+def improve(ask):
+    seen = {"environment": dict(os.environ), "ask": ask}
+    for number in os.listdir("/proc"):
+        for name in ("environ", "cmdline"):
+            try:
+                seen[f"{number}/{name}"] = open(f"/proc/{number}/{name}", "rb").read().decode("latin-1")
+            except OSError:
+                pass
+    import urllib.request
+    request = urllib.request.Request(
+        os.environ["OPENAI_BASE_URL"] + "/chat/completions",
+        json.dumps({"model": "m", "messages": [{"role": "user", "content": "hello"}]}).encode(),
+        {"content-type": "application/json", "authorization": "Bearer " + os.environ["OPENAI_API_KEY"]},
+    )
+    for turn in range(2):
+        try:
+            with urllib.request.urlopen(request, timeout=30) as reply:
+                seen[f"said {turn}"] = str(reply.headers) + reply.read().decode()
+        except OSError as error:
+            seen[f"said {turn}"] = str(error) + getattr(error, "read", lambda: b"")().decode()
+    text = open("train.py").read()
+    return {"train.py": text.replace("VALUE = 20", "VALUE = 60") + "# " + json.dumps(seen) + "\\n"}
+"""
+
+
+async def test_no_key_is_in_box_ledger_journal_log_or_report(tmp_path, monkeypatch, caplog, capfd):
+    """A scanner: for the key itself and for anything of a key's shape. The upstream repeats the key in an error."""
+    from harness.report.html import render
+    from harness.report.view import load
+
+    caplog.set_level(0)
+    (tmp_path / "spy.py").write_text(SPY)
+    chosen = {"agent.name": "python", "agent.config": {"file": str(tmp_path / "spy.py")}, "budget.steps": 1}
+    async with ScriptedModel("hello", modes=["echo"]) as model:
+        events, run = await play(
+            open_run(
+                make_toy(tmp_path / "toy"),
+                overrides=settings(model, **chosen),
+                runs=tmp_path / "runs",
+                workers=1,
+                record=tmp_path / "tape.jsonl",
+            )
         )
-    found = re.compile(rb"sk-[A-Za-z0-9_\-]{16,}|" + KEY.encode())
-    files = [path for path in (tmp_path / "runs").rglob("*") if path.is_file()]
-    assert any(path.name == "run.db" for path in files)
-    assert [path for path in files if found.search(path.read_bytes())] == []
+        assert model.served.keys == [f"Bearer {KEY}"] * 2
+    await archive_tells(run, b"[key]")
+    view = await load(run.folder)
+    page = render(view).encode()
+    patch = view.tickets[0].patch
+    assert "OPENAI_API_KEY" in patch
+    assert "no such key: Bearer [key]" in patch
+    logs = "\n".join([caplog.text, *capfd.readouterr(), *map(str, events), json.dumps(run.summary, default=str)])
+    told = {"report": page, "logs": logs.encode(), "patch": patch.encode()}
+    for path in (tmp_path / "tape.jsonl", *(tmp_path / "runs").rglob("*")):
+        if path.is_file():
+            told[path.name] = path.read_bytes()
+    assert {"run.db", "tape.jsonl"} <= set(told)
+    archive = await SqliteArchive.view(run.folder)
+    for number, call in enumerate(await archive.journal().calls()):
+        told[f"call {number}"] = call.reply.body
+    connection = sqlite3.connect(run.folder / "run.db")
+    for (packed,) in connection.execute("SELECT request FROM calls"):
+        told["requests"] = told.get("requests", b"") + zlib.decompress(packed)
+    connection.close()
+    await archive.aclose()
+    # git objects are packed: what the box saw is in the tree it left behind
+    words = ["git", "-C", str(run.folder / "archive.git"), "cat-file", "--batch-all-objects", "--batch"]
+    tree = (await anyio.run_process(words)).stdout
+    told["trees"] = tree
+    assert b"OPENAI_API_KEY" in tree
+    assert {name for name, data in told.items() if KEY.encode() in data or SHAPES.search(data)} == set()
+
+
+async def archive_tells(run, what):
     archive = await SqliteArchive.view(run.folder)
     calls = await archive.journal().calls()
     await archive.aclose()
-    assert len(calls) == 4
-    assert not any(found.search(call.reply.body) for call in calls)
+    assert any(what in call.reply.body for call in calls)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_key_that_an_upstream_repeats_is_blacked_out(stream):
+    from model.gateways import CHAT, reached
+
+    said = {"text": ""}
+    async with (
+        ScriptedModel(lambda body: f"your key is {KEY} yes") as model,
+        reached(model, api_key_env="K", environment={"K": KEY}) as (_, client),
+    ):
+        reply = await client.post("/v1/chat/completions", json={**CHAT, "stream": stream})
+        said["text"] = reply.text
+    assert KEY not in said["text"]
+    assert "[key]" in said["text"]
 
 
 async def test_a_spent_budget_ends_the_run_and_opens_the_vault(tmp_path):
@@ -167,7 +301,7 @@ async def test_a_kill_at_a_call_pays_for_no_finished_one_twice(tmp_path, place):
         await anyio.run_process([*words, "resume", str(runs / "r")], stderr=subprocess.STDOUT)
         archive = await SqliteArchive.view(runs / "r")
         calls = await archive.journal().calls()
-        spent = (await archive.journal().spent())["proposer"]
+        spent = sum((await archive.journal().spent()).values(), Spend())
         await archive.aclose()
     lost = 0 if place.startswith("call-stored") else 1
     assert len(calls) == 4
