@@ -1,26 +1,30 @@
 """What a box costs: rollouts per second of a trivial Python program, as ratios of one run.
 
-    python benchmarks/boxes.py [COUNT] [--at 1,2,4,8] [--image strop-box]
+    python benchmarks/boxes.py [COUNT] [--at 1,2,4,8] [--image strop-box] [--peers-image strop-bench] [--leak COUNT]
 
 plain: a fresh subprocess, no isolation. embedded, docker: one box a worker, kept for a round (its opening not counted),
-exec + reset a rollout. fresh: an embedded box for every rollout. create: a container for every rollout, through the
-docker client. docker exec: into a container that stays. inspect-ai is measured where it is installed; another peer
-is listed with the reason. The columns take turns, so that a busy machine slows all of them.
+exec + reset a rollout; warm: the same with a warm Python. fresh: an embedded box for every rollout. create: a container
+for every rollout, through the docker client. docker exec: into a container that stays. The peers are in peers.py; one
+that cannot run here is listed with what it said. The columns take turns, so that a busy machine slows all of them; the
+load is printed beside every row. `--leak` runs COUNT rollouts in each kind of box instead, and says what they left.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import statistics
 import subprocess
 import sys
 import time
 from contextlib import closing
-from importlib.util import find_spec
+from dataclasses import replace
 
 import anyio
 import anyio.to_thread
+import leaks
+import peers
 
 from harness.box import engine
 from harness.box.base import BoxSpec, Command
@@ -31,7 +35,8 @@ COMMAND = Command(("python", "-c", "pass"), deadline_s=60)
 SPEC = BoxSpec(owner="benchmark")
 ROUNDS = 3
 SLOW = 15  # how many times fewer rollouts the ways that take a tenth of a second get
-PEERS = {"inspect_ai": "inspect-ai", "swerex": "swe-rex", "llm_sandbox": "llm-sandbox"}
+WARM = replace(SPEC, warm=())
+PEER_WAYS = set()
 
 
 async def plain(count):
@@ -39,18 +44,9 @@ async def plain(count):
         await anyio.run_process([sys.executable, "-c", "pass"], stdin=subprocess.DEVNULL)
 
 
-async def in_inspect(count):
-    """inspect_ai's local sandbox: a subprocess in a temp folder, no isolation."""
-    from inspect_ai.util._sandbox.local import LocalSandboxEnvironment  # noqa: PLC0415 - a peer that may be missing
-
-    box = LocalSandboxEnvironment()
-    for _ in range(count):
-        await box.exec([sys.executable, "-c", "pass"])
-
-
-def kept(boxes):
+def kept(boxes, spec=SPEC):
     async def way(count):
-        async with boxes.open(SPEC) as box:
+        async with boxes.open(spec) as box:
             started, used = time.perf_counter(), cpu_s()
             for _ in range(count):
                 await box.exec(COMMAND)
@@ -115,33 +111,40 @@ def cpu_s():
 
 async def measure(way, workers, count):
     """(rollouts per second, CPU milliseconds per rollout), without the opening of boxes that are kept."""
+    share = max(1, count // workers)
+    done = share * workers
+    if way in PEER_WAYS:
+        seconds, burnt = await way(share, workers, cpu_s)
+        return done / seconds, burnt / done * 1000
     spent = []
 
     async def one():
-        spent.append(await way(max(1, count // workers)))
+        spent.append(await way(share))
 
     started, used = time.perf_counter(), cpu_s()
     async with anyio.create_task_group() as group:
         for _ in range(workers):
             group.start_soon(one)
-    done = max(1, count // workers) * workers
     seconds, burnt = time.perf_counter() - started, cpu_s() - used
     if spent[0] is not None:
         seconds = max(took for took, _ in spent)
     return done / seconds, burnt / done * 1000
 
 
-async def main(count, levels, image):
+async def main(count, levels, image, peers_image):
     embedded = EmbeddedBoxes()
     await embedded.prepare()
-    ways = {"plain": (plain, 1), "embedded": (kept(embedded), 1), "fresh": (fresh(embedded), 4)}
-    if find_spec("inspect_ai"):
-        ways["inspect local"] = (in_inspect, 1)
-    for module, package in PEERS.items():
-        if find_spec(module) is None:
-            print(f"{package}: not here ({module} is not installed)")
-        elif module != "inspect_ai":
-            print(f"{package}: not measured (this benchmark has no way to run it yet)")
+    ways = {
+        "plain": (plain, 1),
+        "embedded": (kept(embedded), 1),
+        "warm embedded": (kept(embedded, WARM), 1),
+        "fresh": (fresh(embedded), 4),
+    }
+    found, reasons = await peers.usable(peers_image)
+    for name, reason in reasons.items():
+        print(f"{name}: not here: {reason}")
+    PEER_WAYS.update(found.values())
+    ways |= {name: (way, SLOW if name in peers.SLOW else 1) for name, way in found.items()}
     if not available(image):
         print(f"docker: not here (no engine, or no image {image})")
         await table(ways, count, levels)
@@ -150,22 +153,29 @@ async def main(count, levels, image):
     await docker.prepare()
     with closing(engine.connect()) as api:
         ways["docker"] = (kept(docker), 1)
+        ways["warm docker"] = (kept(docker, WARM), 1)
         ways["docker exec"] = (executed(api, image), SLOW)
         ways["create"] = (created(api, image), SLOW)
         await table(ways, count, levels)
 
 
 async def table(ways, count, levels):
-    print("rollouts/s (as a part of plain's)")
-    print(f"{'at':>3}" + "".join(f"{name:>18}" for name in ways))
+    """One row a way: at each concurrency the median rate, as a part of plain's, and CPU milliseconds a rollout."""
+    cells = {name: [] for name in ways}
     for workers in levels:
         rounds = {name: [] for name in ways}
         for _ in range(ROUNDS):
             for name, (way, slower) in ways.items():
                 rounds[name].append(await measure(way, workers, max(workers, count // ROUNDS // slower)))
         rates = {name: statistics.median(rate for rate, _ in done) for name, done in rounds.items()}
-        cells = (f"{rates[name]:.1f} ({rates[name] / rates['plain']:.2f})" for name in ways)
-        print(f"{workers:>3}" + "".join(f"{cell:>18}" for cell in cells), flush=True)
+        costs = {name: statistics.median(cost for _, cost in done) for name, done in rounds.items()}
+        for name in ways:
+            cells[name].append(f"{rates[name]:.1f} ({rates[name] / rates['plain']:.2f}) {costs[name]:.1f}")
+        print(f"at {workers}: done, load {os.getloadavg()[0]:.1f}", flush=True)
+    print("rollouts/s (as a part of plain's) CPU ms a rollout, where its processes are ours")
+    print(" " * 15 + "".join(f"{f'at {workers}':>22}" for workers in levels))
+    for name, found in cells.items():
+        print(f"{name:<15}" + "".join(f"{cell:>22}" for cell in found), flush=True)
 
 
 if __name__ == "__main__":
@@ -173,5 +183,10 @@ if __name__ == "__main__":
     parser.add_argument("count", nargs="?", type=int, default=450)
     parser.add_argument("--at", default="1,2,4,8")
     parser.add_argument("--image", default="strop-box")
+    parser.add_argument("--peers-image", default="strop-bench")
+    parser.add_argument("--leak", type=int, default=0)
     given = parser.parse_args()
-    anyio.run(main, given.count, [int(level) for level in given.at.split(",")], given.image)
+    if given.leak:
+        anyio.run(leaks.main, given.leak, given.image)
+    else:
+        anyio.run(main, given.count, [int(level) for level in given.at.split(",")], given.image, given.peers_image)

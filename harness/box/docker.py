@@ -23,6 +23,7 @@ from harness.box import host, wire
 from harness.box.base import BoxSpec, Command
 from harness.box.bubblewrap import PLACES
 from harness.box.client import Client, GuestError
+from harness.box.containers import HOST_LABEL, OWNER_LABEL, reap_containers
 from harness.box.embedded import OWNER
 from harness.box.engine import Api, Engine
 from harness.box.gpus import ALL, leased
@@ -35,7 +36,6 @@ from harness.errors import BoxUnavailableError, InfraError, MissingEnvironmentEr
 from harness.limits import Limits
 
 IMAGE = "strop-box"
-OWNER_LABEL, HOST_LABEL = "strop.owner", "strop.host"
 START_S = 30.0
 UID = 1000
 _PYTHON = "python3"
@@ -109,7 +109,7 @@ class DockerBoxes:
 
     async def reap(self, owners: Sequence[str]) -> int:
         await self._engine.open()
-        return await self._engine.call("remove what dead hosts left", lambda api: _reap(api, owners))
+        return await self._engine.call("remove what dead hosts left", lambda api: reap_containers(api, owners))
 
     async def _look(self) -> None:
         """What the engine can hold, and the image's own environment. Raises BoxUnavailableError."""
@@ -364,18 +364,6 @@ def _box_env(image: Mapping[str, str], limits: Limits) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
     }
-
-
-def _reap(api: Api, owners: Sequence[str]) -> int:
-    """Remove the containers of `owners` and those whose host process is dead. Blocks."""
-    gone, alive = 0, host.living()
-    for found in api.containers(all=True, filters={"label": HOST_LABEL}):
-        labels: dict[str, str] = found.get("Labels") or {}
-        token = labels.get(HOST_LABEL, "")
-        judged = host.TOKEN.fullmatch(token) is not None and host.dead_here(token, alive)
-        if labels.get(OWNER_LABEL) in owners or judged:
-            gone += engines.remove(api, found["Id"])
-    return gone
 
 
 def available(image: str) -> bool:

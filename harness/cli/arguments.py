@@ -46,11 +46,14 @@ def locate(name: str | None, runs: Path) -> Path:
 
 
 def sweep_boxes() -> None:
-    """Remove what the boxes of killed processes left; a command that names a run begins with it. Never fails."""
+    """Remove what the boxes of killed processes left, containers of a local engine too; a command that names a run
+    begins with it. Never fails."""
+    from harness.box.containers import sweep_containers
     from harness.box.reaper import sweep
 
     with suppress(OSError):
         sweep()
+    sweep_containers()
 
 
 def split_run(names: list[str], most: int) -> tuple[str | None, list[str]]:

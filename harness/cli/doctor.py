@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from harness.cli.arguments import DEFAULT_RUNS, AsJson, RunsFolder
+from harness.cli.arguments import DEFAULT_RUNS, AsJson, RunsFolder, sweep_boxes
 
 if TYPE_CHECKING:
     from harness.cli.probes import Check
@@ -39,6 +39,7 @@ def doctor(
     from harness.cli.output import print_json
     from harness.cli.probes import examine
 
+    sweep_boxes()
     checks = anyio.run(examine, box, _nearest(runs), image)
     if model is not None:
         from harness.cli.model_probe import probe_model

@@ -10,8 +10,10 @@ from support.engine import client, containers, gone, image, needs_docker
 
 from harness.box import engine, host
 from harness.box.base import BoxSpec, Command, Mount
+from harness.box.containers import sweep_containers
 from harness.box.docker import Demultiplexed, DockerBoxes, available
 from harness.box.selfcheck import selfcheck
+from harness.cli.arguments import sweep_boxes
 from harness.errors import BoxUnavailableError, InfraError, LimitError
 from harness.limits import Limits
 from harness.testing.box_contract import BoxContract, python
@@ -117,6 +119,27 @@ async def test_what_dead_hosts_left_is_reaped_and_nothing_of_the_living():
         finally:
             for one in made:
                 engine.remove(api, one)
+
+
+@docker
+def test_the_next_command_removes_the_containers_of_a_dead_host():
+    owner = f"swept-{os.getpid()}"
+    dead = f"{host.scope().boot}.{host.scope().namespace}.{'1' * 12}"
+    with client() as api:
+        for found in (dead, host.token()):
+            api.create_container(image(), ["true"], labels={"strop.owner": owner, "strop.host": found})
+        sweep_boxes()
+        (left,) = containers(owner)
+        assert left["Labels"]["strop.host"] == host.token()
+        engine.remove(api, left["Id"])
+
+
+def test_a_look_for_containers_needs_no_engine(monkeypatch, tmp_path):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    assert sweep_containers() == 0
+    monkeypatch.setenv("DOCKER_HOST", "")
+    monkeypatch.setenv("DOCKER_CONTEXT", "not-there")
+    assert sweep_containers() == 0
 
 
 @docker
