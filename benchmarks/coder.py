@@ -42,6 +42,7 @@ def subject(folder: Path, visible: int, hidden: int, *, slow: bool) -> Path:
     if slow:
         edits["strop.toml"] |= {"timeout_s = 300": "timeout_s = 1500"}
         edits["model.py"] = {"MAX_TOKENS = 1024": "MAX_TOKENS = 512", "TIMEOUT_S = 120": "TIMEOUT_S = 900"}
+        edits["model.py"] |= {"TEMPERATURE = 0.2": "TEMPERATURE = 0.8"}
         edits["agent.py"] = {"MAX_STEPS = 8": "MAX_STEPS = 4"}
     for name, changes in edits.items():
         text = (folder / name).read_text()

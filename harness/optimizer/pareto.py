@@ -6,8 +6,10 @@ instance when none scores higher there; ties are won by all, also at zero; a Non
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
@@ -47,8 +49,32 @@ def front(scores: Scores) -> Front:
 
 
 def pareto_front(scores: Scores) -> list[int]:
-    """The indices of the surviving candidates, in order; empty when nobody has a score."""
-    return list(front(scores).survivors)
+    """The indices of the surviving candidates, in order; empty when nobody has a score.
+
+    Raises InputError for rows of different lengths and for what is neither a finite number nor None.
+    """
+    return list(front(checked_table(scores)).survivors)
+
+
+def checked_table(scores: Scores) -> list[list[float | None]]:
+    """The table as lists of floats and None. Raises InputError for anything else in it."""
+    mend = "give one row a candidate, one finite number or None an instance"
+    try:
+        rows = [[_checked(one) for one in row] for row in scores]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"no table of scores: {error}", mend=mend) from None
+    return rows
+
+
+def _checked(one: object) -> float | None:
+    if one is None:
+        return None
+    if isinstance(one, bool | np.bool_) or not isinstance(one, Real):
+        raise TypeError(f"{one!r:.40} is no score")
+    value = float(one)
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is no score: a missing score is None")
+    return value
 
 
 def pareto_weights(scores: Scores) -> list[float]:

@@ -12,17 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from numbers import Real
+from typing import Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import InputError
-from harness.optimizer.pareto import front
+from harness.optimizer.pareto import checked_table, front
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Centre = float | Literal["median", "top3"]
+_HUGE, _DEEP = 1e300, 1e6
 
 
 def _no_floats() -> Floats:
@@ -83,9 +85,12 @@ class Dgm:
     def draw(self, pool: Pool, rng: np.random.Generator) -> int:
         return pick(self.probabilities(pool.scores, pool.children), rng)
 
-    def probabilities(self, scores: Floats, children: Ints) -> Floats:
+    def probabilities(self, scores: Floats, children: Floats | Ints) -> Floats:
         """The chance of each; computed from logarithms, so that no weight underflows to a division by zero."""
-        logs = _log_sigmoid(self.lam * (scores - _centre(scores, self.alpha0))) - np.log1p(children)
+        good = _log_sigmoid(_steep(self.lam, scores, self.alpha0))
+        if len(good) and not np.nanmax(good, initial=-np.inf) > -_DEEP:
+            good = good - np.nanmax(good, initial=-np.inf)  # before the children, which such numbers would swallow
+        logs = good - np.log1p(children)
         unsolved = scores < 1.0
         if self.exclude_solved and unsolved.any():
             logs = np.where(unsolved, logs, -np.inf)
@@ -102,9 +107,9 @@ class HyperAgents:
     def draw(self, pool: Pool, rng: np.random.Generator) -> int:
         return pick(self.probabilities(pool.scores, pool.children), rng)
 
-    def probabilities(self, scores: Floats, children: Ints) -> Floats:
+    def probabilities(self, scores: Floats, children: Floats | Ints) -> Floats:
         """The chance of each."""
-        logs = _log_sigmoid(self.lam * (scores - _centre(scores, "top3"))) - (children / self.scale) ** 3
+        logs = _log_sigmoid(_steep(self.lam, scores, "top3")) - (children / self.scale) ** 3
         return _softmax(logs)
 
 
@@ -225,7 +230,8 @@ def dgm_weights(
     `scores` are larger-is-better; `alpha0` is a number, "median" or "top3". Raises InputError.
     """
     values, counts = _columns(scores, children)
-    logs = _log_sigmoid(lam * (values - _centre(values, alpha0))) - np.log1p(counts)
+    _check_shape(lam, alpha0)
+    logs = _log_sigmoid(_steep(lam, values, alpha0)) - np.log1p(counts)
     return [0.0 if math.isnan(one) else math.exp(one) for one in logs.tolist()]
 
 
@@ -241,13 +247,15 @@ def dgm_probabilities(
     Uniform when nobody has a score. `exclude_solved` leaves out scores of 1 while any other is left. Raises InputError.
     """
     values, counts = _columns(scores, children)
+    _check_shape(lam, alpha0)
     return Dgm(lam, alpha0, exclude_solved).probabilities(values, counts).tolist()
 
 
 def pareto_frequencies(score_table: Sequence[Sequence[float | None]]) -> list[int]:
     """How many instances (columns) each candidate (row) on the Pareto front wins; 0 for those off the front."""
-    found = front(score_table)
-    return [found.frequency(k) if k in found.survivors else 0 for k in range(len(score_table))]
+    table = checked_table(score_table)
+    found = front(table)
+    return [found.frequency(k) if k in found.survivors else 0 for k in range(len(table))]
 
 
 def goodness(score: float, direction: str, allowed: tuple[float, float] | None) -> float:
@@ -258,27 +266,58 @@ def goodness(score: float, direction: str, allowed: tuple[float, float] | None) 
     return 1.0 - share if direction == "min" else share
 
 
-def _columns(scores: Sequence[float | None], children: Sequence[int]) -> tuple[Floats, Ints]:
-    if len(scores) != len(children):
-        raise InputError(f"{len(scores)} scores and {len(children)} child counts", mend="give one of each per variant")
-    if any(isinstance(one, bool) or (one is not None and not math.isfinite(one)) for one in scores):
+def _columns(scores: Sequence[float | None], children: Sequence[int]) -> tuple[Floats, Floats]:
+    values, counts = list(scores), list(children)
+    if len(values) != len(counts):
+        raise InputError(f"{len(values)} scores and {len(counts)} child counts", mend="give one of each per variant")
+    if not all(one is None or _finite(one) for one in values):
         raise InputError("a score is a finite number or None", mend="a variant without a score has None")
-    if any(isinstance(one, bool) or one < 0 for one in children):
-        raise InputError("a child count is negative or a truth value", mend="count archived, functioning children")
-    values = np.array([math.nan if one is None else float(one) for one in scores], np.float64)
-    return values, np.array(list(children), np.int64)
+    if not all(_finite(one) and one >= 0 and float(one).is_integer() for one in counts):
+        raise InputError("a child count is a whole number, 0 or more", mend="count archived, functioning children")
+    floats = np.array([math.nan if one is None else float(one) for one in values], np.float64)
+    return floats, np.array([float(one) for one in counts], np.float64)
+
+
+def _finite(one: object) -> bool:
+    if isinstance(one, bool | np.bool_) or not isinstance(one, Real):
+        return False
+    try:
+        return math.isfinite(float(one))
+    except OverflowError:
+        return False
+
+
+def _check_shape(lam: object, alpha0: object) -> None:
+    if not _finite(lam) or float(cast("float", lam)) < 0:
+        raise InputError(f"{lam!r:.40} is no slope", key="lam", mend="give a finite number, 0 or more")
+    if alpha0 not in ("median", "top3") and not _finite(alpha0):
+        raise InputError(f"{alpha0!r:.40} is no centre", key="alpha0", mend='give a finite number, "median" or "top3"')
+
+
+def _steep(lam: float, scores: Floats, alpha0: Centre) -> Floats:
+    """lam (s - centre), as near as a float can say it where the numbers are huge."""
+    with np.errstate(over="ignore"):
+        found = lam * (scores - _centre(scores, alpha0)) if lam else np.where(np.isnan(scores), math.nan, 0.0)
+    return np.clip(found, -_HUGE, _HUGE)
 
 
 def _centre(scores: Floats, alpha0: Centre) -> float:
     if not isinstance(alpha0, str):
         return alpha0
-    known = scores[~np.isnan(scores)] if math.isnan(float(scores.sum())) else scores
+    with np.errstate(over="ignore", invalid="ignore"):
+        known = scores[~np.isnan(scores)] if math.isnan(float(scores.sum())) else scores
     if not len(known):
         return 0.0
     if alpha0 == "median":
-        return float(np.median(known))
+        return _mean(np.sort(known)[(len(known) - 1) // 2 : len(known) // 2 + 1])
     top = min(3, len(known))
-    return float(np.mean(np.partition(known, len(known) - top)[-top:]))
+    return _mean(np.partition(known, len(known) - top)[-top:])
+
+
+def _mean(few: Floats) -> float:
+    with np.errstate(over="ignore"):
+        mean = float(np.mean(few))
+    return mean if math.isfinite(mean) else float((few / len(few)).sum())
 
 
 def _log_sigmoid(x: Floats) -> Floats:

@@ -238,3 +238,67 @@ def test_child_counts_are_what_counting_gives(parents):
         of.announce(member(place + 1, [parent]))
     of.until(len(edges))
     assert of.children.tolist() == [edges.count(place) for place in range(len(edges) + 1)]
+
+
+HUGE = 1.7e308
+
+
+@pytest.mark.parametrize("alpha0", [0.5, "median", "top3", HUGE, -HUGE])
+@pytest.mark.parametrize("lam", [0.0, 1e-300, 10.0, HUGE])
+@pytest.mark.parametrize("scores", [[HUGE], [-HUGE] * 3, [HUGE, HUGE, HUGE, -HUGE], [None, HUGE, 0.5], [1e-320, 0.0]])
+def test_huge_and_tiny_numbers_have_weights_without_a_warning(scores, lam, alpha0):
+    children = [3 * place for place in range(len(scores))]
+    weights = harness.dgm_weights(scores, children, lam, alpha0)
+    assert all(0.0 <= weight <= 1.0 for weight in weights)
+    chances = harness.dgm_probabilities(scores, children, lam, alpha0)
+    assert math.fsum(chances) == pytest.approx(1.0)
+    assert all(chance == 0.0 for chance, score in zip(chances, scores, strict=True) if score is None)
+
+
+def test_equals_far_out_are_told_apart_by_their_children():
+    assert harness.dgm_probabilities([-1e308, -1e308], [0, 3], lam=1e10) == pytest.approx([0.8, 0.2])
+    assert harness.dgm_probabilities([HUGE] * 4, [0, 1, 1, 3], alpha0="top3") == pytest.approx(
+        [4 / 9, 2 / 9, 2 / 9, 1 / 9]
+    )
+    assert harness.dgm_weights([HUGE, HUGE], [0, 1], alpha0="median") == [0.5, 0.25]
+    assert harness.dgm_weights([0.5], [10**30]) == [pytest.approx(0.5e-30)]
+
+
+@pytest.mark.parametrize(
+    ("scores", "children", "more"),
+    [
+        (["a"], [0], {}),
+        ([10**400], [0], {}),
+        ([0.5], [1.5], {}),
+        ([0.5], [None], {}),
+        ([0.5], [True], {}),
+        ([0.5], [math.inf], {}),
+        ([0.5], [0], {"lam": math.nan}),
+        ([0.5], [0], {"lam": math.inf}),
+        ([0.5], [0], {"lam": -1.0}),
+        ([0.5], [0], {"alpha0": math.nan}),
+        ([0.5], [0], {"alpha0": "mean"}),
+        ([0.5], [0], {"alpha0": None}),
+    ],
+)
+def test_what_has_no_weight_is_refused(scores, children, more):
+    for ask in (harness.dgm_weights, harness.dgm_probabilities):
+        with pytest.raises(InputError):
+            ask(scores, children, **more)
+
+
+@pytest.mark.parametrize("table", [[[math.nan]], [[math.inf]], [["a"]], [[True]], [[10**400]], [[1], [1, 2]], [5], 5])
+def test_what_is_no_table_is_refused(table):
+    for ask in (harness.pareto_front, harness.pareto_frequencies):
+        with pytest.raises(InputError):
+            ask(table)
+
+
+def test_degenerate_tables():
+    assert harness.pareto_front([]) == harness.pareto_frequencies([]) == []
+    assert harness.pareto_front([[], []]) == []
+    assert harness.pareto_frequencies([[], []]) == [0, 0]
+    assert harness.pareto_front([[None], [None]]) == []
+    assert harness.pareto_frequencies([[HUGE, -HUGE], [HUGE, 0]]) == [0, 2]
+    assert harness.pareto_front(np.array([[1.0, 0.0], [0.0, 1.0]])) == [0, 1]
+    assert harness.dgm_weights(np.array([0.5]), np.array([0])) == [0.5]

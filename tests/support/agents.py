@@ -113,3 +113,15 @@ class Twins:
     async def propose(self, ask):
         memo = {"hypothesis": {"claim": "it solves the first", "solves": ["visible-00"]}}
         return Proposal(changes={"skill.txt": f"0.4 0.0 {(ask.ticket - 1) // 3}\n".encode()}, memo=memo)
+
+
+class Sources:
+    """Ticket n writes the n-th of `sources` as `train.py`."""
+
+    name = "sources"
+
+    def __init__(self, config):
+        self.sources = config["sources"]
+
+    async def propose(self, ask):
+        return Proposal(changes={"train.py": self.sources[ask.ticket - 1].encode()}, note=f"source {ask.ticket}")
