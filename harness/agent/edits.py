@@ -6,6 +6,7 @@ can be shown.
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import tomllib
@@ -176,7 +177,9 @@ def _replaced(now: str, old: str, new: str, path: str) -> str:
         if found is not None and len(made) == len(wanted):
             made = [_commented(row, rows[found + place]) for place, row in enumerate(made)]
     if found is None:
-        raise Unusable(f"a SEARCH block is not found in {path}; copy the lines exactly")
+        near = difflib.get_close_matches(next(row for row in wanted if row.strip()), rows, n=1, cutoff=0.5)
+        like = f"; the line most like it there is {near[0].strip()!r}" if near else ""
+        raise Unusable(f"a SEARCH block is not found in {path}{like}; copy the lines exactly")
     rows[found : found + len(wanted)] = made
     return "\n".join(rows)
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx2
 
 from harness.cli.probes import Check
-from harness.errors import InputError, StropError
+from harness.errors import InputError, ModelError, StropError
 from harness.model.base import Caller, MemoryJournal
 from harness.model.gateway import ask, open_gateway
 from harness.model.pricing import NANO
+from harness.model.route import key_of
 from harness.policy.load import load_subject
+from harness.policy.schema import ModelPolicy
 from harness.records import Json
 from harness.untrusted import line
 
-PATIENCE_S = 10.0
+PATIENCE_S = 5.0
 QUESTION = "Answer with the one word: ready"
 
 
@@ -34,12 +39,44 @@ async def probe_model(name: str, subject: Path) -> Check:
             body: dict[str, Json] = {"model": name, "messages": [{"role": "user", "content": QUESTION}]}
             reply = await ask(gateway, Caller(0, "doctor"), "/v1/chat/completions", body)
             used = gateway.allowance.used
+    except ModelError as error:
+        return Check(where, False, line(error.message, 300), await _mend(name, model, error.reason))
     except StropError as error:
         return Check(where, False, line(error.message, 300), error.mend)
     if reply.status != 200:
-        return Check(where, False, f"HTTP {reply.status}: {line(reply.body, 200)}", "check model and base_url")
+        told = f"HTTP {reply.status}"
+        return Check(where, False, f"{told}: {line(reply.body, 200)}", await _mend(name, model, told))
     said = json.loads(reply.body)["choices"][0]["message"].get("content")
     marked = " (estimated)" if used.estimated else ""
     told = f"said {line(str(said), 40)!r} in {time.monotonic() - started:.1f} s; "
     told += f"{used.tokens_in} tokens in, {used.tokens_out} out{marked}, {used.nano_usd / NANO:.6f} USD"
     return Check(where, True, told)
+
+
+async def _mend(name: str, model: ModelPolicy, reason: str) -> str:
+    """What to do about `reason`, from what can be found out without spending anything."""
+    known = "" if reason.startswith("cannot connect") else await _served(name, model)
+    if reason.startswith(("HTTP 401", "HTTP 403")):
+        key = f"the key in {model.api_key_env} is refused" if model.api_key_env else "the server wants a key"
+        return f"{key}: set api_key_env of models.{name} to a variable that holds a good one"
+    if known:
+        return f"base_url answers; set model of models.{name} to one it has: {known}"
+    if reason.startswith("HTTP 404"):
+        return f"check base_url of models.{name} (OpenAI-compatible servers mostly end in /v1) and model"
+    if reason.startswith("cannot connect"):
+        return f"nothing listens at {model.base_url}: start the server, or correct base_url of models.{name}"
+    return f"check base_url, model and api_key_env of models.{name}, and the server's own log"
+
+
+async def _served(name: str, model: ModelPolicy) -> str:
+    """The models that the server lists, when the one asked for is not among them."""
+    key = key_of(name, model)
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    local = urlsplit(model.base_url).hostname in {"127.0.0.1", "localhost", "::1"}
+    try:
+        async with httpx2.AsyncClient(timeout=5.0, trust_env=not local) as client:
+            found = (await client.get(f"{model.base_url.rstrip('/')}/models", headers=headers)).json()
+        ids = [str(row["id"]) for row in found["data"]]
+    except (httpx2.HTTPError, ValueError, KeyError, TypeError):
+        return ""
+    return "" if (model.model or name) in ids else ", ".join(line(one, 60) for one in ids[:8])

@@ -133,6 +133,9 @@ class ScriptedModel:
             if not message.get("more_body"):
                 break
         answer = _Answer(send)
+        if scope["method"] == "GET" and path.endswith("/models"):
+            await answer.whole(200, {"data": [{"id": "scripted-1"}, {"id": "scripted-2"}]})
+            return
         shape = shape_of(path)
         if shape is None:
             await answer.whole(404, {"error": {"message": f"no {path} here"}})

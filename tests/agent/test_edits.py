@@ -116,6 +116,11 @@ def test_two_fences_are_what_is_there_and_what_should_be_where_the_first_is_foun
         edited(reply.replace("RATE = 0.2", "a bigger one"), ONE, ["train.py"])
 
 
+def test_a_block_that_is_not_found_is_told_the_line_most_like_it():
+    with pytest.raises(Unusable, match=r"not found in train\.py; the line most like it there is 'RATE = 0\.1'"):
+        edited(block("RATE = 0.15\n", "RATE = 0.2\n"))
+
+
 def test_a_new_file_by_an_empty_search():
     assert edited(block("", "Z = 1\n", "lib/new.py")).changes == {"lib/new.py": b"Z = 1\n"}
 

@@ -21,13 +21,36 @@ async def test_a_model_that_answers(tmp_path):
     assert model.served.requests == 1
 
 
-@pytest.mark.parametrize("mode", ["401", "404"])
-async def test_one_that_refuses_says_what_to_mend(tmp_path, mode):
+@pytest.mark.parametrize(
+    ("mode", "mend"),
+    [
+        ("401", "the server wants a key: set api_key_env"),
+        ("404", "set model of models.main to one it has: scripted-1,"),
+    ],
+)
+async def test_one_that_refuses_says_what_to_mend(tmp_path, mode, mend):
     async with ScriptedModel(modes=[mode]) as model:
         check = await probe_model("main", await anyio.to_thread.run_sync(subject, tmp_path / "toy", model.url))
     assert not check.ok
     assert f"HTTP {mode}" in check.detail
-    assert "base_url" in check.mend
+    assert mend in check.mend
+
+
+async def test_a_wrong_key_is_named_by_its_variable_and_never_shown(tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "sk-wrong-0123456789abcdef")
+    async with ScriptedModel(modes=["401"]) as model:
+        extra = f'\n[policy.models.main]\nbase_url = "{model.url}"\napi_key_env = "MY_KEY"\n'
+        check = await probe_model("main", make_toy(tmp_path / "toy", strop=STROP + extra))
+    assert "the key in MY_KEY is refused" in check.mend
+    assert "sk-wrong" not in f"{check}"
+
+
+async def test_a_dead_endpoint_says_so_within_seconds(tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.cli.model_probe.PATIENCE_S", 0.2)
+    check = await probe_model("main", subject(tmp_path / "toy", "http://127.0.0.1:1/v1"))
+    assert not check.ok
+    assert "cannot connect" in check.detail
+    assert "nothing listens at http://127.0.0.1:1/v1" in check.mend
 
 
 async def test_one_the_policy_does_not_have(tmp_path):
