@@ -125,3 +125,16 @@ class Sources:
 
     async def propose(self, ask):
         return Proposal(changes={"train.py": self.sources[ask.ticket - 1].encode()}, note=f"source {ask.ticket}")
+
+
+class Versions:
+    """Ticket n writes the n-th of `versions` to `path`; an empty one removes it."""
+
+    name = "versions"
+
+    def __init__(self, config):
+        self.path, self.versions = config["path"], config["versions"]
+
+    async def propose(self, ask):
+        text = self.versions[ask.ticket - 1]
+        return Proposal(changes={self.path: text.encode() if text else None}, note=f"version {ask.ticket}")
