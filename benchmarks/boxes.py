@@ -1,6 +1,7 @@
 """What a box costs: rollouts per second of a trivial Python program, as ratios of one run.
 
     python benchmarks/boxes.py [COUNT] [--at 1,2,4,8] [--image strop-box] [--peers-image strop-bench] [--leak COUNT]
+                               [--only plain,docker,...]
 
 plain: a fresh subprocess, no isolation. embedded, docker: one box a worker, kept for a round (its opening not counted),
 exec + reset a rollout; warm: the same with a warm Python. fresh: an embedded box for every rollout. create: a container
@@ -131,7 +132,7 @@ async def measure(way, workers, count):
     return done / seconds, burnt / done * 1000
 
 
-async def main(count, levels, image, peers_image):
+async def main(count, levels, image, peers_image, only):
     embedded = EmbeddedBoxes()
     await embedded.prepare()
     ways = {
@@ -140,14 +141,14 @@ async def main(count, levels, image, peers_image):
         "warm embedded": (kept(embedded, WARM), 1),
         "fresh": (fresh(embedded), 4),
     }
-    found, reasons = await peers.usable(peers_image)
+    found, reasons = await peers.usable(peers_image, only)
     for name, reason in reasons.items():
         print(f"{name}: not here: {reason}")
     PEER_WAYS.update(found.values())
     ways |= {name: (way, SLOW if name in peers.SLOW else 1) for name, way in found.items()}
     if not available(image):
         print(f"docker: not here (no engine, or no image {image})")
-        await table(ways, count, levels)
+        await table(ways, count, levels, only)
         return
     docker = DockerBoxes(image)
     await docker.prepare()
@@ -156,11 +157,12 @@ async def main(count, levels, image, peers_image):
         ways["warm docker"] = (kept(docker, WARM), 1)
         ways["docker exec"] = (executed(api, image), SLOW)
         ways["create"] = (created(api, image), SLOW)
-        await table(ways, count, levels)
+        await table(ways, count, levels, only)
 
 
-async def table(ways, count, levels):
+async def table(ways, count, levels, only):
     """One row a way: at each concurrency the median rate, as a part of plain's, and CPU milliseconds a rollout."""
+    ways = {name: way for name, way in ways.items() if not only or name in {"plain", *only}}
     cells = {name: [] for name in ways}
     for workers in levels:
         rounds = {name: [] for name in ways}
@@ -185,8 +187,11 @@ if __name__ == "__main__":
     parser.add_argument("--image", default="strop-box")
     parser.add_argument("--peers-image", default="strop-bench")
     parser.add_argument("--leak", type=int, default=0)
+    parser.add_argument("--only", default="", help="these columns, and plain")
     given = parser.parse_args()
     if given.leak:
         anyio.run(leaks.main, given.leak, given.image)
     else:
-        anyio.run(main, given.count, [int(level) for level in given.at.split(",")], given.image, given.peers_image)
+        only = [name for name in given.only.split(",") if name]
+        levels = [int(level) for level in given.at.split(",")]
+        anyio.run(main, given.count, levels, given.image, given.peers_image, only)

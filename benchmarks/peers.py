@@ -144,10 +144,12 @@ def _well(yes: bool) -> None:
         raise RuntimeError("it could not run a Python that does nothing")
 
 
-async def usable(image: str) -> tuple[dict[str, Callable], dict[str, str]]:
+async def usable(image: str, only: list[str]) -> tuple[dict[str, Callable], dict[str, str]]:
     """({name: way} of the peers that ran a job just now, {name: what the others said})."""
     ways, reasons = {}, {}
     for name, opened in ALL.items():
+        if only and name not in only:
+            continue
         try:
             with anyio.fail_after(ALONE_S):
                 async with opened(image) as run:

@@ -44,7 +44,8 @@ def reap_containers(api: Api, owners: Sequence[str]) -> int:
         token = labels.get(HOST_LABEL, "")
         judged = host.TOKEN.fullmatch(token) is not None and host.dead_here(token, alive)
         if labels.get(OWNER_LABEL) in owners or judged:
-            gone += engine.remove(api, found["Id"])
+            with contextlib.suppress(OSError):  # the SDK's errors are; one that cannot go must not keep the others
+                gone += engine.remove(api, found["Id"])
     return gone
 
 
