@@ -191,7 +191,11 @@ class DockerBoxes:
             "log_config": {"Type": "none"},
             "auto_remove": True,
             "init": False,
-            "binds": {str(mount.source.resolve()): {"bind": mount.at, "mode": "ro"} for mount in spec.mounts},
+            # not "binds": for those an engine elsewhere makes an empty folder where it has none
+            "mounts": [
+                {"Type": "bind", "Source": str(mount.source.resolve()), "Target": mount.at, "ReadOnly": True}
+                for mount in spec.mounts
+            ],
         }
         if devices:
             chosen = {"Count": -1} if ALL in devices else {"DeviceIDs": list(devices)}

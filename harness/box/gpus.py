@@ -11,7 +11,7 @@ import os
 import re
 import tempfile
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -53,9 +53,7 @@ def _take(wanted: Sequence[str], held: ExitStack) -> tuple[str, ...] | None:
 
 
 def _locked(name: str, stack: ExitStack, *, shared: bool) -> bool:
-    folder = Path(tempfile.gettempdir()) / "strop-gpus"
-    folder.mkdir(mode=0o1777, exist_ok=True)
-    file = os.open(folder / re.sub(r"[^\w-]", "_", name), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    file = _opened(re.sub(r"[^\w-]", "_", name))
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -63,6 +61,22 @@ def _locked(name: str, stack: ExitStack, *, shared: bool) -> bool:
         return False
     stack.callback(os.close, file)
     return True
+
+
+def _opened(name: str) -> int:
+    """The lock file, which every user of this machine may lock. Raises BoxUnavailableError."""
+    path = Path(tempfile.gettempdir()) / "strop-gpus" / name
+    try:
+        with suppress(FileExistsError):
+            path.parent.mkdir()
+            path.parent.chmod(0o1777)
+        with suppress(FileExistsError):
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            os.fchmod(file, 0o666)
+            return file
+        return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)  # without O_CREAT: it may be another user's
+    except OSError as error:
+        raise BoxUnavailableError("gpus", reason=f"no lease: {error}", mend=f"let everybody write {path}") from None
 
 
 def nodes(devices: Sequence[str]) -> list[str]:

@@ -67,6 +67,14 @@ async def test_a_mount_is_read_only(tmp_path):
 
 
 @docker
+async def test_a_mount_that_the_engine_does_not_have_is_an_error_and_not_an_empty_folder(tmp_path):
+    with pytest.raises(InfraError, match="does not exist"):
+        async with boxes().open(BoxSpec(owner="mount", mounts=(Mount(tmp_path / "none", "/data/big"),))):
+            pass
+    assert not (tmp_path / "none").exists()
+
+
+@docker
 async def test_disk_full_in_put_is_a_limit():
     async with boxes().open(BoxSpec(owner="disk", limits=Limits(disk_mb=1))) as box:
         with pytest.raises(LimitError, match="disk"):

@@ -88,6 +88,19 @@ async def test_a_lease_holds_against_other_processes_and_ends_with_its_own(tmp_p
             assert freed == ("0",)
 
 
+async def test_leases_are_for_every_user(tmp_path):
+    async with leased(("0",)):
+        pass
+    folder = tmp_path / "strop-gpus"
+    assert folder.stat().st_mode & 0o7777 == 0o1777
+    assert {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()} == {"0": 0o666, "all": 0o666}
+    (folder / "0").unlink()
+    (folder / "0").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BoxUnavailableError):
+        async with leased(("0",)):
+            pass
+
+
 async def test_an_embedded_box_sees_its_device_and_no_other(devices):
     async with EmbeddedBoxes().open(BoxSpec(owner="gpu", gpus=("1",))) as box:
         source = (
