@@ -91,8 +91,12 @@ def baseline_claim(summary: Mapping[str, Json]) -> str:
     if not found:
         return ""
     k, sides, luck = found.get("k"), part(found, "on_all"), part(found, "luck")
+    again = f"the root run again: {number(found.get('best_of'))}"
+    if found.get("deterministic") and found.get("differed"):
+        times = count(as_float(found.get("differed")) or 0)
+        return f"{again}; {times} of the candidates' second runs answered otherwise: the eval, or they, depend on luck"
     if found.get("deterministic"):
-        return f"the root run again: {number(found.get('best_of'))}, as deterministic as every repeat of the best"
+        return f"{again}, as deterministic as every repeat of the best"
     unit = "per example" if found.get("by") == "examples" else "of whole runs"
     best_of = f"the root's best of {k} {unit}: {number(found.get('best_of'))} on vault"
     on_all = f"worst of {k}: root {number(sides.get('root'))}, best {number(sides.get('best'))}"

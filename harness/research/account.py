@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from harness.archive.base import LedgerEntry
 from harness.records import Json, RunState
@@ -40,6 +40,14 @@ def sealed_wall_s(rows: Sequence[LedgerEntry]) -> float:
         if isinstance(wall, int | float):
             told.append(float(wall))
     return max(told, default=0.0)
+
+
+def differed(rows: Sequence[LedgerEntry]) -> int:
+    """How many candidates' second runs did not answer what their first one did, under a deterministic metric."""
+    evidence: list[Mapping[str, Any]] = [
+        cast("Any", row.body)["decision"]["evidence"] for row in rows if row.kind == "ticket" and row.body is not None
+    ]
+    return sum(one.get("recheck", {}).get("passed") is False for one in evidence)
 
 
 def origin_of(rows: Sequence[LedgerEntry]) -> tuple[str | None, str | None]:

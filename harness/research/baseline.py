@@ -12,8 +12,10 @@ from harness.policy.load import SUBJECT_FILE
 from harness.policy.schema import Policy
 from harness.records import Json, Outcome, RolloutKey, Split, Status
 from harness.research.gate import noise
+from harness.research.paired import guard_values
 from harness.research.rollouts import cite
 from harness.research.session import Session
+from harness.untrusted import line
 
 REPEATS_WHEN_NOISY = 4
 ROOT_ROLLOUTS = REPEATS_WHEN_NOISY + 1
@@ -29,6 +31,7 @@ async def measure_root(session: Session, tree: str) -> None:
     *outcomes, last = await _run(session, [*keys, *asked])
     held = last if asked else None
     outcomes = outcomes if asked else [*outcomes, last]
+    _check_guards(session, outcomes[0])
     deterministic = outcomes[0].score == outcomes[1].score and outcomes[0].items == outcomes[1].items
     if not deterministic:
         _check_budget(session)
@@ -53,6 +56,19 @@ async def measure_root(session: Session, tree: str) -> None:
     await session.hold.append("root", body)
     session.standing.apply_root(body, tree)
     session.emit(RootMeasured(score, deterministic, session.standing.noise))
+
+
+def _check_guards(session: Session, root: Outcome) -> None:
+    """A guard that matches nothing would guard nothing, and nobody would know."""
+    for place, guard in enumerate(session.subject.file.eval.guard):
+        if guard_values(guard, root.items) is None:
+            known = ", ".join(line(name, 40) for name in list(root.items)[:3]) or "none"
+            raise InputError(
+                f"{guard.name} matches no example of the root's result",
+                file=SUBJECT_FILE,
+                key=f"eval.guard.{place}.items",
+                mend=f"correct the globs; the scorer's example ids: {known}",
+            )
 
 
 def least_rollouts(policy: Policy, splits: Collection[Split], *, deterministic: bool = True) -> int:

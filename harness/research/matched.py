@@ -20,12 +20,14 @@ _NORMAL = NormalDist()
 _WHOLE_SPLIT = 5  # parts of a key that names no single example
 
 
-async def matched_baseline(archive: SqliteArchive, vault: Mapping[str, Any] | None, standing: Standing) -> Json:
+async def matched_baseline(
+    archive: SqliteArchive, vault: Mapping[str, Any] | None, standing: Standing, differed: int
+) -> Json:
     """`k` runs of root and best on the vault: `best_of` is what the root comes to when the better of k counts, `on_all`
     what each comes to when the worst of k does; per example where the metric is their mean, else by whole runs (`by`).
 
-    `luck` is what the best of as many visible reruns of the root as the run took rollouts would have looked like.
-    None until both stand.
+    `differed` counts second runs of candidates that did not answer what the first did. `luck` is what the best of as
+    many visible reruns of the root as the run took rollouts would have looked like. None until both stand.
     """
     if vault is None or not vault.get("rollouts"):
         return None
@@ -39,6 +41,7 @@ async def matched_baseline(archive: SqliteArchive, vault: Mapping[str, Any] | No
         "k": len(sides["root"]),
         "by": "runs" if whole else "examples",
         "deterministic": standing.deterministic,
+        "differed": differed,
         "best_of": _pick(sides["root"], better, whole),
         "on_all": {name: _pick(side, worse, whole) for name, side in sides.items()},
         "luck": {"rollouts": spent, "metric": by_luck(standing, spent)},

@@ -11,7 +11,7 @@ from harness.archive.lock import holder
 from harness.archive.sqlite import SqliteArchive
 from harness.errors import InputError
 from harness.records import Json, Split
-from harness.research.account import ended, isolation_of, origin_of, sealed_wall_s, state_of, uncommitted_in
+from harness.research.account import differed, ended, isolation_of, origin_of, sealed_wall_s, state_of, uncommitted_in
 from harness.research.cross_check import fold
 from harness.research.matched import matched_baseline
 from harness.research.models import model_account
@@ -27,7 +27,7 @@ async def summarize(folder: Path) -> dict[str, Json]:
         counts = await archive.rollout_counts()
         wall = await archive.wall_s()
         models = await model_account(archive, run_limits(rows), rows)
-        baseline = await matched_baseline(archive, _by_kind(rows).get("vault"), fold(rows))
+        baseline = await matched_baseline(archive, _by_kind(rows).get("vault"), fold(rows), differed(rows))
     finally:
         await archive.aclose()
     state, reason = state_of(rows, live=holder(folder) is not None)

@@ -8,6 +8,7 @@ from research.test_run import bodies, play, verdicts
 from support.toy import NOISY_TRAIN, SCORE, STROP, TRAIN, make_toy
 
 from harness.cli.ending import rows
+from harness.errors import InputError
 from harness.events import RunStopped, TicketDecided
 from harness.report.html import write_report
 from harness.research.matched import by_luck
@@ -35,6 +36,8 @@ async def test_luck_is_found_out_by_a_second_run(tmp_path):
     assert found["recheck"]["passed"] is False
     assert "holdout" not in found
     assert run.summary["holdout"]["queries"] == 1
+    assert run.summary["baseline"]["differed"] == 1
+    assert "1 of the candidates' second runs answered otherwise" in dict(rows(run.summary))["baseline"]
 
 
 async def test_items_stand_beside_every_gain(tmp_path):
@@ -77,6 +80,12 @@ async def test_a_guard_metric_vetoes(tmp_path):
     assert reasons[0] == "a guard got worse: size"
     assert (await evidence(run, 2))["guards"] == {"passed": True, "regressed": {}}
     assert run.summary["vault"]["best"]["metric"] is not None
+
+
+async def test_a_guard_that_matches_no_example_is_refused_at_the_start(tmp_path):
+    strop = STROP.replace("[splits]", GUARDED.replace('"v0"', '"zzz*"') + "[splits]")
+    with pytest.raises(InputError, match="matches no example"):
+        await play(make_toy(tmp_path / "toy", score=SIZED, strop=strop), tmp_path / "runs", script=["value 60"])
 
 
 async def test_visible_rising_alone_ends_the_run_by_name(tmp_path):
