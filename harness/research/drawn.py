@@ -7,9 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """`stage` is how many stages the parent had run. With `other` and their ancestor `base`, the two are merged."""
+    """`promoted` is who is run through another stage beside it, `stage` how many it had run; nobody where it is empty.
+
+    With `other` and their ancestor `base`, the parent and `other` are merged.
+    """
 
     parent: str
+    promoted: str = ""
     stage: int = 0
     other: str = ""
     base: str = ""

@@ -123,7 +123,7 @@ class Engine:
         seen = max(0, ticket - session.width)
         session.emit(TicketStarted(ticket, drawn.parent))
         proposal = await propose(session, ticket, drawn, seen)
-        deliberation = await screened(session, proposal, drawn.stage, drawn.other)
+        deliberation = await screened(session, proposal, drawn)
         await self._turn.reached(ticket - 1)
         if isinstance(session.agent, OptimizerAgent):
             deliberation.cited = await tries_of(session.archive, ticket)

@@ -10,12 +10,13 @@ from harness.policy.schema import SelectPolicy
 from harness.records import RolloutKey, Split
 from harness.research.drawn import Drawn
 from harness.research.placing import island_of, root_member
-from harness.research.population import Change, Population
+from harness.research.population import Change, Island, Population
 from harness.research.screening import by_task
 from harness.research.seeds import sown_parent
 from harness.research.select import BestOnly, Dgm, Greedy, Hgm, HyperAgents, Pareto, Rule, Uniform
 from harness.research.session import Session
 from harness.research.staged import staged_root
+from harness.research.staging import Stages
 from harness.research.standing import ROOT
 from harness.streams import stream
 
@@ -66,7 +67,23 @@ class Parents:
         now = self.population.until(seen)
         name = self._one(ticket, stream(self.session.seed, "select", ticket))
         other, base = self._other(ticket, name)
-        return Drawn(name, now.members[name].stage, other, base)
+        promoted = self._measured(ticket, ticket - 1 - seen) if self.session.policy.select.rule == "hgm" else name
+        return Drawn(name, promoted, now.members[promoted].stage if promoted else 0, other, base)
+
+    def _measured(self, ticket: int, pending: int) -> str:
+        """HGM: whom to run on more tasks beside the new child, while there is too little evidence for so many variants.
+
+        Thompson sampling on each one's own evidence, of those that have stages left; nobody once there is enough.
+        """
+        now, whole = self.population, len(Stages(self.session).plan()) if by_task(self.session) else 0
+        evaluations = round(float(now.wins.sum() + now.losses.sum()))
+        if Hgm.expands(evaluations, len(now.ids), pending):
+            return ""
+        places = [place for place, name in enumerate(now.ids) if now.members[name].stage < whole]
+        if not places:
+            return ""
+        rng = stream(self.session.seed, "measure", ticket)
+        return now.ids[places[Hgm().measured(Island(now, np.array(places, np.int64)), rng)]]
 
     def _one(self, ticket: int, rng: np.random.Generator) -> str:
         now = self.population

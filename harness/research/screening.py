@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness.archive.base import StoredProposal
 from harness.records import Outcome, RolloutKey, Split
 from harness.research.decide import Deliberation, worst_case
+from harness.research.drawn import Drawn
 from harness.research.novelty import fingerprint, likeness
 from harness.research.placing import Placement
 from harness.research.propose import PROPOSED
@@ -15,9 +16,8 @@ from harness.research.staging import Climb, Stages
 from harness.tree import Tree
 
 
-async def screened(session: Session, proposal: StoredProposal, parent_stage: int, other: str = "") -> Deliberation:
-    """The ticket, run and ready to be decided. `parent_stage` is how far its parent had come when it was drawn, `other`
-    the second parent of a merge."""
+async def screened(session: Session, proposal: StoredProposal, drawn: Drawn) -> Deliberation:
+    """The ticket, run and ready to be decided."""
     tree = None
     if proposal.status == PROPOSED and proposal.tree not in session.standing.first_ticket:
         assert proposal.tree is not None
@@ -27,14 +27,14 @@ async def screened(session: Session, proposal: StoredProposal, parent_stage: int
     mark, twin = await _novelty(session, proposal, tree)
     if not by_task(session):
         screen = None if twin else await _once(session, proposal, tree)
-        return Placement(session, proposal, tree, screen, mark=mark, twin=twin, other=other)
+        return Placement(session, proposal, tree, screen, mark=mark, twin=twin, other=drawn.other)
     climb = None
     if tree is not None and proposal.tree is not None and not twin:
         climb = await Stages(session).climb(proposal.tree, tree)
-    promoted = await _promoted(session, proposal, parent_stage)
-    return StagedPlacement(
-        session, proposal, tree, None, mark=mark, twin=twin, other=other, climb=climb, promoted=promoted
-    )
+    promoted = await _promoted(session, drawn) if drawn.promoted else None
+    made = StagedPlacement(session, proposal, tree, None, mark=mark, twin=twin, other=drawn.other, climb=climb)
+    made.promoted, made.whom = promoted, drawn.promoted
+    return made
 
 
 def by_task(session: Session) -> bool:
@@ -60,13 +60,13 @@ async def _once(session: Session, proposal: StoredProposal, tree: Tree | None) -
     return key, same_items(outcome, session.standing.item_ids.get(Split.VISIBLE.value))
 
 
-async def _promoted(session: Session, proposal: StoredProposal, stage: int) -> Climb | None:
-    """The parent, taken through its next stage: it was drawn again, so it matters how good it is."""
+async def _promoted(session: Session, drawn: Drawn) -> Climb | None:
+    """A variant taken through its next stage: it was drawn again, so it matters how good it is."""
     stages = Stages(session)
-    if not session.policy.stages.promote or not 0 <= stage < len(stages.plan()):
+    if not session.policy.stages.promote or not 0 <= drawn.stage < len(stages.plan()):
         return None
-    parent = session.standing.variants[proposal.parent]
-    return await stages.climb(parent.tree, await session.store.read(parent.tree), forced=stage + 1)
+    variant = session.standing.variants[drawn.promoted]
+    return await stages.climb(variant.tree, await session.store.read(variant.tree), forced=drawn.stage + 1)
 
 
 async def _novelty(session: Session, proposal: StoredProposal, tree: Tree | None) -> tuple[str, str]:

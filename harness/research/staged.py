@@ -24,10 +24,11 @@ HYPOTHESIS = "hypothesis"
 
 @dataclass
 class StagedPlacement(Placement):
-    """`Placement` over climbs: the child's, and its parent's when the parent was promoted."""
+    """`Placement` over climbs: the child's, and that of `whom` was promoted beside it, its parent as a rule."""
 
     climb: Climb | None = None
     promoted: Climb | None = None
+    whom: str = ""
 
     async def decide(self) -> Decision:
         """Only a functioning child is archived; only one that was run to the end may take the title."""
@@ -73,8 +74,8 @@ class StagedPlacement(Placement):
         return self._decision(Verdict.ARCHIVED, "it functions: archived as a possible parent")
 
     def _promote(self) -> None:
-        """The parent's further stage counts unless another ticket has brought it in already."""
-        before = self.session.standing.members.get(self.proposal.parent)
+        """The further stage counts unless another ticket has brought it in already."""
+        before = self.session.standing.members.get(self.whom)
         if self.promoted is None or before is None or before.stage >= self.promoted.stage:
             return
         self._cite_all(self.promoted)

@@ -124,3 +124,25 @@ async def test_a_twin_in_flight_leaves_no_trace_of_having_been_run(tmp_path):
     assert all("hypothesis" not in body["archive"] and not body["rollouts"] for body in twins)
     assert all("hypothesis" in body["archive"] for body in bodies if body not in twins)
     assert (await replay(run.folder)).tickets == 9
+
+
+async def test_hgm_measures_while_there_is_little_evidence_and_expands_then(tmp_path):
+    plan = [{"tasks": 1, "threshold": 1.0}] * 6 + [{"tasks": 4}]
+    settings = {"steps": 20, "select.rule": "hgm", "schedule.workers": 2, "stages.plan": plan, "stages.doubt": 0.0}
+    run = await play(write_ladder(tmp_path / "ladder"), tmp_path / "runs", 4, **settings)
+    bodies = await bodies_of(run)
+    measured = []
+    for body in bodies:
+        seen = max(0, body["ticket"] - 2)
+        known = {"v0": 20.0}
+        for earlier in bodies[:seen]:
+            change = earlier["archive"]
+            for member in (*change.get("again", ()), *filter(None, [change.get("member")])):
+                known[member["id"]] = member.get("wins", 0) + member.get("losses", 0)
+        expands = round(sum(known.values())) ** 0.6 >= len(known) - 1 + (body["ticket"] - 1 - seen)
+        again = body["archive"].get("again", ())
+        assert not (expands and again)
+        measured += [(one["id"], body["parent"]) for one in again]
+    assert any(whom != parent for whom, parent in measured)
+    assert (await verify(run.folder)).tickets == 20
+    assert (await replay(run.folder)).tickets == 20
