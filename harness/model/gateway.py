@@ -35,6 +35,7 @@ class Gateway:
     """Answers calls. `fault` is why the run must stop, once that is so; `recorded_only` never asks an upstream.
 
     `watch` is told of each call that was really made, once it has ended. A `cassette` takes the upstreams' place.
+    `given` names the policy's model that callers of a role get, whatever model they ask for.
     """
 
     routes: Mapping[str, Route]
@@ -50,6 +51,7 @@ class Gateway:
     refusals: dict[Caller, BudgetError] = field(default_factory=dict[Caller, BudgetError])
     watch: Callable[[Seen], None] | None = None
     cassette: Cassette | None = None
+    given: dict[str, str] = field(default_factory=dict[str, str])
 
     def check(self) -> None:
         """Raises why the run must stop, if it must."""
@@ -73,7 +75,8 @@ class Gateway:
             return
         try:
             body = whole(raw)
-            found = find_route(self.routes, dialect.asks_for(path, body))
+            named = dialect.asks_for(path, body)
+            found = find_route(self.routes, self.given.get(caller.role, named))
             if found is None:
                 known = ", ".join(self.routes) or "none"
                 reply = refused(dialect, 404, "model_not_found", f"no such model here; the policy has: {known}")

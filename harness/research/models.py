@@ -23,6 +23,7 @@ from harness.model.route import key_of
 from harness.model.server import Server, serve
 from harness.policy.schema import Policy
 from harness.records import Json, Spend
+from harness.research.roles import given
 from harness.research.standing import ROOT
 
 NOTHING_MADE = "none"
@@ -84,6 +85,7 @@ async def models_of(
             open_gateway(policy.models, policy.budget, archive.journal(), seed=seed, cassette=cassette) as gateway,
             serve(gateway) as server,
         ):
+            gateway.given.update(given(policy.agent.name, policy.agent.config))
             yield server
     finally:
         with anyio.CancelScope(shield=True):

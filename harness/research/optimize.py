@@ -29,6 +29,7 @@ from harness.research.optimize_host import Measured, RunHost, measured, slot_fil
 from harness.research.rollouts import cite
 
 PREFIX = "optimizer:"
+MODEL_KEYS = ("proposes", "evaluates", "serves", "gradient_model", "editor_model", "evaluator_model")
 UNBOUNDED = 10**9
 Open = Callable[[int, int, Mapping[Measured, Outcome]], RunHost]
 
@@ -38,8 +39,9 @@ class HostSettings(Settings):
 
     `train_share` of the visible examples are train, the others val. A ticket ends when the leading nominee is new and
     at least `per_ticket` rollouts were tried; `most_rollouts` bounds the optimizer over the run (0: the run's budget
-    alone). The three roles: `proposes`, `evaluates` and `serves` name models of the policy; `gradient_model` and
-    `editor_model` split the first in two, `evaluator_model` is `evaluates`.
+    alone). The three roles name models of the policy: `proposes` writes texts (`gradient_model` and `editor_model`
+    split it in two), `evaluates` judges (`evaluator_model` is the same), and `serves` is what the optimized program
+    gets, whatever model it asks for (empty: what it asks for).
     `judge` names dimensions on which a model compares each reply with the label, for feedback only: it gates nothing.
     `critic_wrong` is the share of a simulated critic's advice that is off.
     """

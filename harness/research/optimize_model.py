@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.errors import AgentError, BudgetError
-from harness.model.base import JUDGE, OPTIMIZER, TASK, Caller
+from harness.model.base import Caller
 from harness.model.gateway import ask
+from harness.model.route import DEFAULT
 from harness.model.server import Server
 from harness.optimizer.base import Endpoint, Reply, Request, Role, Usage
 from harness.optimizer.wording import render_request
 from harness.records import Json
 from harness.research.optimize_source import PromptWorld
+from harness.research.roles import ACCOUNTS
 from harness.streams import derive
 
 CHAT = "/v1/chat/completions"
-# whose account a role's calls are on, as the journal and the report tell them apart
-CALLERS = {Role.PROPOSES: OPTIMIZER, Role.EVALUATES: JUDGE, Role.SERVES: TASK}
 _CRITIQUES = frozenset({"critique", "backward", "lesson", "summarise", "describe"})
 
 
@@ -65,7 +65,7 @@ class GatewayModel:
             "max_tokens": self.max_tokens,
             "seed": derive(self.seed, "request", request.purpose, request.tag) % 2**31,
         }
-        reply = await ask(self.server.gateway, Caller(ticket, CALLERS[role]), CHAT, body)
+        reply = await ask(self.server.gateway, Caller(ticket, ACCOUNTS[role]), CHAT, body)
         if reply.status == 429 and b"insufficient_quota" in reply.body:
             raise BudgetError("model calls", limit=0, used=0, asked=1)
         return read_chat(reply.status, reply.body)
@@ -87,7 +87,7 @@ class GatewayModel:
 
 
 def _hosted(ticket: int, role: Role) -> Caller:
-    return Caller(ticket, CALLERS[role], "hosted")
+    return Caller(ticket, ACCOUNTS[role], "hosted")
 
 
 def _messages(request: Request) -> tuple[tuple[str, str], ...]:
@@ -111,12 +111,14 @@ def read_chat(status: int, body: bytes) -> Reply:
     return Reply(text, "", usage)
 
 
-def names(proposes: str, gradient: str, editor: str, evaluates: str) -> Callable[[Role, str], str]:
+def names(proposes: str, gradient: str, editor: str, evaluates: str, serves: str) -> Callable[[Role, str], str]:
     """Which model a role and purpose go to. Critiques may have a model of their own, and so may edits."""
 
     def name_of(role: Role, purpose: str) -> str:
         if role is Role.EVALUATES:
             return evaluates or proposes
+        if role is Role.SERVES:
+            return serves or DEFAULT
         return (gradient if purpose in _CRITIQUES else editor) or proposes
 
     return name_of

@@ -10,12 +10,13 @@ from harness.agent.registry import make_agent
 from harness.errors import InputError
 from harness.evaluation.simulation import load_world
 from harness.evaluation.subject import Subject
+from harness.model.route import DEFAULT
 from harness.policy.budget import Budget
 from harness.policy.schema import Policy
 from harness.records import Json, Outcome
 from harness.research.decide import worst_case
 from harness.research.models import NO_MODEL
-from harness.research.optimize import OptimizerAgent, is_optimizer
+from harness.research.optimize import MODEL_KEYS, OptimizerAgent, is_optimizer
 from harness.research.optimize_host import Measured, Model, RunHost, slot_files
 from harness.research.optimize_model import GatewayModel, WorldModel, names
 from harness.research.optimize_source import FileSource, PromptWorld, Source, WorldSource, visible_examples
@@ -50,6 +51,14 @@ def check_subject(agent: Agent, subject: Subject, policy: Policy) -> None:
     visible_examples(subject)
     if not policy.models:
         raise InputError(f"the optimizer {agent.optimizer.name!r} needs a model", key="policy.models", mend=NO_MODEL)
+    known = {*policy.models, *(model.model for model in policy.models.values()), "", DEFAULT}
+    for key in MODEL_KEYS:
+        if (name := getattr(agent.settings, key)) not in known:
+            raise InputError(
+                f"the policy has no model {name!r}",
+                key=f"agent.config.{key}",
+                mend=f"one of {', '.join(policy.models)}, or add [policy.models.{name}]",
+            )
 
 
 def bind_optimizer(session: Session, budget: Budget) -> None:
@@ -93,7 +102,7 @@ def _parts(session: Session, agent: OptimizerAgent) -> tuple[Source, Model]:
     if session.models is None:
         raise InputError(f"the optimizer {agent.optimizer.name!r} needs a model", key="policy.models", mend=NO_MODEL)
     at = agent.settings
-    name_of = names(at.proposes, at.gradient_model, at.editor_model, at.evaluates or at.evaluator_model)
+    name_of = names(at.proposes, at.gradient_model, at.editor_model, at.evaluates or at.evaluator_model, at.serves)
     return FileSource(session.subject, session.on_examples), GatewayModel(
         session.models, session.seed, name_of, at.max_tokens
     )

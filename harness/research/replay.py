@@ -32,6 +32,7 @@ from harness.repo.store import FOLDER_NAME, TreeStore
 from harness.research.baseline import measure_root
 from harness.research.engine import Engine
 from harness.research.opening import assemble, recorded_policy, run_body
+from harness.research.roles import given
 from harness.research.run import single
 from harness.research.seeds import sown
 from harness.research.session import Hold, Session
@@ -163,6 +164,7 @@ async def _models(record: _Record, policy: Policy, archive: SqliteArchive) -> As
             await journal.begin_call(settled, b"")
             await journal.finish_call(settled)
     async with open_gateway(policy.models, policy.budget, journal, recorded_only=True) as gateway:
+        gateway.given.update(given(policy.agent.name, policy.agent.config))
         yield Server(gateway)
 
 

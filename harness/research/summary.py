@@ -15,6 +15,7 @@ from harness.research.account import differed, ended, isolation_of, origin_of, s
 from harness.research.cross_check import fold
 from harness.research.matched import matched_baseline
 from harness.research.models import model_account
+from harness.research.roles import told_apart
 from harness.research.standing import ROOT, Standing
 from harness.research.statistics import holdout_epsilon
 
@@ -49,6 +50,7 @@ async def summarize(folder: Path) -> dict[str, Json]:
         },
         **({"models": models["roles"]} if models["roles"] else {}),
         **({"model_costs": {"tickets": models["tickets"], "variants": models["variants"]}} if models["roles"] else {}),
+        **told_apart(_by_kind(rows), cast("dict[str, dict[str, Json]]", models["roles"])),
     }
 
 

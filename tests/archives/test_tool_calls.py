@@ -11,6 +11,7 @@ import pytest
 
 from harness import open_run
 from harness.archive.sqlite import SqliteArchive
+from harness.errors import InputError
 from harness.resources import resource
 from harness.testing.scripted_model import ScriptedModel
 
@@ -103,3 +104,56 @@ async def test_the_module_that_fails_is_mended_and_a_judge_gates_nothing(tmp_pat
     finally:
         await archive.aclose()
     assert all({name.partition(":")[2] for name in outcome.items} == {"function", "arguments"} for outcome in outcomes)
+
+
+async def test_the_three_roles_have_a_model_each_and_are_metered_apart(tmp_path):
+    folder = copytree(CALLS, tmp_path / "calls")
+    for path in (folder / "data").rglob("*.jsonl"):
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:4]))
+    heard = {"writer": [], "judge": [], "worker": []}
+
+    def hearing(name):
+        def answer(body):
+            heard[name].append("\n".join(str(message["content"]) for message in body["messages"]))
+            return model(body)
+
+        return answer
+
+    async with (
+        ScriptedModel(hearing("writer")) as writer,
+        ScriptedModel(hearing("judge")) as judge,
+        ScriptedModel(hearing("worker")) as worker,
+    ):
+        overrides = {
+            "models.writer.base_url": writer.url,
+            "models.judge.base_url": judge.url,
+            "models.worker.base_url": worker.url,
+            "box.backend": "embedded",
+            "budget.rollouts": 20,
+            "budget.steps": 1,
+            "agent.config": {
+                "per_ticket": 4,
+                "finalists": 1,
+                "minibatch": 1,
+                "judge": ["tone"],
+                "proposes": "writer",
+                "evaluates": "judge",
+                "serves": "worker",
+            },
+        }
+        async with open_run(folder, workers=2, overrides=overrides, runs=tmp_path / "runs") as run:
+            async for _ in run.events:
+                pass
+        wrong = {**overrides, "agent.config": {"proposes": "writer", "serves": "workre"}}
+        with pytest.raises(InputError, match=r"agent\.config\.serves"):
+            await open_run(folder, overrides=wrong, runs=tmp_path / "none").__aenter__()
+    assert all("<section" in text and "Compare" not in text for text in heard["writer"])
+    assert all("Compare the two replies" in text for text in heard["judge"])
+    assert all("<section" not in text for text in heard["worker"])
+    roles = run.summary["roles"]
+    assert {name: roles[name]["model"] for name in roles} == {
+        "proposes": "writer",
+        "evaluates": "judge",
+        "serves": "worker",
+    }
+    assert [roles[name]["requests"] for name in roles] == [len(heard[name]) for name in heard]
