@@ -60,7 +60,7 @@ async def measure(name, config, rollouts):
 async def main():
     print("| optimizer | rollouts | work | wall | busy |\n|---|---|---|---|---|")
     await measure("gepa", {"parallel": 1, "iterations": 20}, 400)
-    await measure("gepa", {"parallel": 192, "per_step": 1024, "iterations": 1024}, 24000)
+    await measure("gepa", {"parallel": 192, "per_step": 1024, "iterations": 1024}, 26000)
 
 
 anyio.run(main)
