@@ -18,6 +18,7 @@ from harness.research.anchors import anchor_findings
 from harness.research.baseline import measure_root
 from harness.research.bench import bench
 from harness.research.decide import worst_case
+from harness.research.emptied import at_end, emptied_findings
 from harness.research.leaks import answers_in_sight, careless
 from harness.research.neighbours import near_duplicates
 from harness.research.power import least_gain, pairs_for
@@ -28,6 +29,7 @@ from harness.research.vault import vault_rollouts
 from harness.tree import File, Tree
 
 State = Literal["ok", "warning", "failed"]
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ async def check(
                 *_noise(session),
                 *_holdout(session),
                 *await anchor_findings(session, Finding),
+                *await emptied_findings(session, Finding),
                 _budget(session),
             ]
     except InputError as error:
@@ -196,11 +199,7 @@ def _noise(session: Session) -> list[Finding]:
             Finding(
                 "noise", "ok", f"none: two runs of the root agree ({session.subject.file.eval.metric} {score:.4g})"
             ),
-            Finding(
-                "smallest gain",
-                "ok",
-                f"{step}: 1 run to see it, {worst_case(session)} to keep it",
-            ),
+            _step(f"{step}: 1 run to see it, {worst_case(session)} to keep it", _room(session, score), gate.min_effect),
         ]
     noise = standing.noise
     alpha = session.gate.alpha(1)
@@ -223,9 +222,21 @@ def _noise(session: Session) -> list[Finding]:
     return found
 
 
+def _step(detail: str, room: float | None, needed: float) -> Finding:
+    """Whether a step of a deterministic metric has room left in its range."""
+    if room is None or (room > 0 and needed <= room / 2):
+        return Finding("smallest gain", "ok", detail)
+    if room <= 0:
+        mend = "ask something that the root does not do yet: harder or more examples, another metric"
+        return Finding("smallest gain", "failed", "none: the root is at the best end of the range already", mend)
+    state: State = "failed" if needed > room * (1 + _ROUNDING) else "warning"
+    return Finding("smallest gain", state, f"{detail}; the metric has only {room:.4g} left", "lower gate.min_effect")
+
+
 def _room(session: Session, score: float) -> float | None:
-    """How much better the metric can get, where its range says so."""
-    allowed = session.subject.file.eval.range
+    """How much better the metric can get, where its range says so; tests are a share whatever is declared."""
+    settings = session.subject.file.eval
+    allowed = (0.0, 1.0) if settings.mode == "pytest" else settings.range
     if allowed is None:
         return None
     return score - allowed[0] if session.gate.direction == "min" else allowed[1] - score
@@ -240,6 +251,11 @@ def _grain(session: Session) -> float:
 def _holdout(session: Session) -> list[Finding]:
     if not session.has(Split.HOLDOUT) or session.subject.file.eval.mode == "simulation":
         return []
+    best = session.standing.holdout.get(ROOT)
+    if best is not None and session.standing.deterministic and at_end(session, best) == "best":
+        mend = "no candidate can gain there: hide harder or more examples"
+        state: State = "warning" if session.policy.holdout.method == "thresholdout" else "failed"
+        return [Finding("holdout", state, f"the root has {best:g} there, the best end of the range", mend)]
     examples = len(session.standing.item_ids.get(Split.HOLDOUT.value, ()))
     if not examples:
         return [
@@ -250,7 +266,7 @@ def _holdout(session: Session) -> list[Finding]:
     policy = session.policy
     queries = max(1, min(policy.gate.candidates, policy.budget.steps))
     eps = holdout_epsilon(queries, policy.holdout.surprises, examples)
-    state: State = "ok" if eps <= 0.15 else "warning"
+    state = "ok" if eps <= 0.15 else "warning"
     detail = f"{examples} examples: after {queries} queries a claim may be off by eps {eps:.3f}"
     return [Finding("holdout", state, detail, "" if state == "ok" else "more hidden examples make the bound smaller")]
 
