@@ -2,6 +2,7 @@
 
 import os
 import re
+import tempfile
 
 import pytest
 
@@ -14,6 +15,7 @@ from harness.testing.prompt_world import questions
 from optimizer.worlds import Plugged, PulledPlugError, Raising
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+os.environ.setdefault("TEXTGRAD_LOG_DIR", tempfile.mkdtemp())  # else it writes below the current folder
 pytest.importorskip("textgrad", reason="the textgrad extra (pip install 'strop[textgrad]') is not installed")
 pytestmark = pytest.mark.filterwarnings("default")
 SMALL = {"steps": 4, "minibatch": 4}
