@@ -8,24 +8,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import anyio
+
 from harness.box.base import Boxes
 from harness.box.selfcheck import selfcheck
 from harness.errors import InputError, StropError
 from harness.evaluation.channel import script_of
 from harness.evaluation.simulation import NoBoxes
+from harness.evaluation.tasks import AT_ONCE
 from harness.records import Outcome, RolloutKey, Split
 from harness.research.anchors import anchor_findings
 from harness.research.baseline import measure_root
 from harness.research.bench import bench
 from harness.research.decide import worst_case
 from harness.research.emptied import at_end, emptied_findings
+from harness.research.engine import CLOSING_S
 from harness.research.leaks import answers_in_sight, careless
 from harness.research.neighbours import near_duplicates
 from harness.research.power import least_gain, pairs_for
+from harness.research.screening import ticket_worst_case
 from harness.research.session import Session
 from harness.research.standing import ROOT
 from harness.research.statistics import holdout_epsilon
-from harness.research.vault import vault_rollouts
+from harness.research.vault import vault_rollouts, vault_s
 from harness.tree import File, Tree
 
 State = Literal["ok", "warning", "failed"]
@@ -50,11 +55,16 @@ async def check(
     Raises BoxUnavailableError.
     """
     try:
+        began = anyio.current_time()
         async with bench(subject, policy=policy, overrides=overrides) as (session, boxes):
+            opened_s = anyio.current_time() - began
             found = [_mode(session), *_splits(session), *_files(session), *_range(session), *_prices(session)]
             found += await _box(boxes)
             try:
-                await measure_root(session, await session.store.write(session.subject.root))
+                began = anyio.current_time()
+                tree = await session.store.write(session.subject.root)
+                stored_s = anyio.current_time() - began
+                await measure_root(session, tree)
             except InputError as error:
                 return [*found, Finding("root", "failed", error.problem, error.mend)]
             return [
@@ -63,7 +73,7 @@ async def check(
                 *_holdout(session),
                 *await anchor_findings(session, Finding),
                 *await emptied_findings(session, Finding),
-                _budget(session),
+                _budget(session, opened_s, stored_s),
             ]
     except InputError as error:
         return [Finding("subject", "failed", error.message, error.mend)]
@@ -271,23 +281,37 @@ def _holdout(session: Session) -> list[Finding]:
     return [Finding("holdout", state, detail, "" if state == "ok" else "more hidden examples make the bound smaller")]
 
 
-def _budget(session: Session) -> Finding:
-    budget = session.policy.budget
+def _budget(session: Session, opened_s: float, stored_s: float) -> Finding:
+    """What the steps take at most: whole rollouts as measured, `stored_s` seconds of git a step, `opened_s` once."""
+    budget, most = session.policy.budget, ticket_worst_case(session)
     root = session.standing.marks[0].rollouts
-    needed = root + budget.steps * worst_case(session) + vault_rollouts(session)
-    longest = session.rollouts.longest_s
+    around = root + vault_rollouts(session)
+    needed = around + budget.steps * most
+    longest = max(session.rollouts.took.values(), default=0.0)
     workers = session.policy.schedule.workers
-    wall = needed * longest / workers
+    fixed = opened_s + root * longest / workers + vault_s(session) + CLOSING_S
+    alone = most - worst_case(session)  # rollouts of one task each
+    task = longest * AT_ONCE / max(1, len(session.standing.item_ids.get(Split.VISIBLE.value, ()))) if alone else longest
+    dear = ((most - alone) * longest + alone * min(task, longest)) / workers + stored_s
+    cheap = min(task, longest) / workers + stored_s
+    wall = fixed + budget.steps * dear
     likely = f"{needed} rollouts at most for {budget.steps} steps, about {wall:.0f} s of wall time"
-    affordable = max(0, math.floor((budget.rollouts - root - vault_rollouts(session)) / worst_case(session)))
-    if affordable < 1:
+    if session.policy.models:
+        likely += " and what models take"
+    left = budget.wall_s - fixed
+    sure = max(0, min((budget.rollouts - around) // most, math.floor(left / dear) if dear > 0 else budget.steps))
+    if needed <= budget.rollouts and wall <= budget.wall_s:
+        return Finding("budget", "ok", likely)
+    if budget.rollouts - around < most:
         return Finding("budget", "failed", f"{likely}; {budget.rollouts} cover no step", "raise budget.rollouts")
-    if needed > budget.rollouts or wall > budget.wall_s:
-        mend = f"budget.rollouts = {needed} covers the worst case"
-        if wall > budget.wall_s:
-            mend = f"budget.wall_s = {math.ceil(wall)} or fewer steps"
-        return Finding("budget", "warning", f"{likely}; the budget is sure to cover {affordable} steps", mend)
-    return Finding("budget", "ok", likely)
+    mend = f"budget.rollouts = {needed} covers the worst case"
+    if wall > budget.wall_s:
+        mend = f"budget.wall_s = {math.ceil(wall)} or fewer steps"
+    likely += f"; the budget is sure to cover {sure} steps"
+    if left < budget.steps * cheap:
+        likely += ", and all of them not even at one run each"
+        return Finding("budget", "failed", likely, mend)
+    return Finding("budget", "warning", likely, mend)
 
 
 def root_key(session: Session) -> RolloutKey:

@@ -29,7 +29,7 @@ from harness.research.session import Session
 from harness.research.standing import attempt_of, variant_of
 from harness.research.stop import Stop, stop_rule
 from harness.research.turnstile import Turnstile
-from harness.research.vault import vault_rollouts
+from harness.research.vault import vault_rollouts, vault_s
 
 CLOSING_S = 0.5
 
@@ -45,6 +45,7 @@ class Engine:
     budget: Budget = field(init=False)
     _parents: Parents = field(init=False)
     _turn: Turnstile = field(init=False)
+    _wall: anyio.CancelScope = field(init=False, default_factory=anyio.CancelScope)
 
     def __post_init__(self) -> None:
         limits = self.session.policy.budget
@@ -57,9 +58,11 @@ class Engine:
     async def search(self) -> Stop:
         """Run tickets until a rule stops it; the reason is returned. Raises InfraError, StorageError."""
         self._parents = await Parents.of(self.session)
-        left = self.wall_left() - self._vault_s()
+        if vault_rollouts(self.session) and not self.session.rollouts.took:
+            await self.session.rollouts.recall()
         stop = out_of_time = Stop("wall", "the wall time left is needed to open the vault")
-        with anyio.move_on_after(max(0.0, left)) as wall:
+        with self._wall as wall:
+            self._keep_back()
             async with anyio.create_task_group() as tickets:
                 stop = await self._issue(tickets)
         if wall.cancelled_caught:
@@ -75,8 +78,9 @@ class Engine:
         """Seconds left for work; a little of the budget is kept back to write the end down."""
         return max(0.0, self.session.policy.budget.wall_s - CLOSING_S - self.wall_s())
 
-    def _vault_s(self) -> float:
-        return 2.0 * self.session.rollouts.longest_s * vault_rollouts(self.session)
+    def _keep_back(self) -> None:
+        """End the search while root and best can still be run on the vault."""
+        self._wall.deadline = anyio.current_time() + max(0.0, self.wall_left() - vault_s(self.session))
 
     def usage(self) -> dict[str, Usage]:
         """Every budget line now."""
@@ -152,6 +156,7 @@ class Engine:
         await session.store.anchor(entry.hash, entry.seal, entry.seq)
         failpoint("anchored")
         session.standing.apply_ticket(body)
+        self._keep_back()
         self.budget.settle("rollouts", ticket_worst_case(session), len(made.cited) - made.tries)
         if made.tries:
             self.budget.used["rollouts"] = float(session.standing.marks[-1].rollouts)

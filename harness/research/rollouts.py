@@ -33,7 +33,8 @@ class Rollouts:
 
     `canary` proves that a box works when a rollout's box keeps failing: if it does, the candidate breaks boxes and
     the outcome says infra_error; if not, the machine is at fault and InfraError ends the session. `longest_s` is the
-    longest candidate run seen, in seconds. `veil` hides what a seed is for from who is given it. `link` is the gateway
+    longest candidate run seen, in seconds; `took` the longest whole rollout of a whole split by tree, boxes and scorer
+    included. `veil` hides what a seed is for from who is given it. `link` is the gateway
     that candidates are offered, where the policy names models. `began` is told of each that is really run.
     """
 
@@ -45,6 +46,7 @@ class Rollouts:
     finished: Callable[[RolloutKey, Outcome], None]
     models: Gateway | None = None
     longest_s: float = 0.0
+    took: dict[str, float] = field(default_factory=dict[str, float])
     veil: str = ""
     link: Callable[[RolloutKey], Link] | None = None
     began: Callable[[RolloutKey], None] | None = None
@@ -83,16 +85,32 @@ class Rollouts:
             async with self.slots:
                 if self.began is not None:
                     self.began(key)
+                began = anyio.current_time()
                 outcome = await self._attempt(key, tree, self.given(key), evaluation)
             failpoint("rollout-ran")
             await self.archive.finish_rollout(key, outcome)
             failpoint("rollout-stored")
+            if evaluation is None:
+                self._remember(key, outcome, anyio.current_time() - began)
             self.longest_s = max(self.longest_s, outcome.wall_s)
             self.finished(key, outcome)
             return outcome
         finally:
             del self._running[key]
             done.set()
+
+    async def recall(self) -> None:
+        """Learn what a rollout takes from earlier sessions: the archive knows the candidates, a plain box the rest."""
+        stored = [(key, outcome) for key, _, outcome in await self.archive.rollouts() if outcome is not None]
+        began = anyio.current_time()
+        await self.canary()
+        boxes = 2 * (anyio.current_time() - began)
+        for key, outcome in stored:
+            self._remember(key, outcome, outcome.wall_s + boxes)
+
+    def _remember(self, key: RolloutKey, outcome: Outcome, took: float) -> None:
+        if outcome.status is Status.OK and not key.example:
+            self.took[key.tree] = max(self.took.get(key.tree, 0.0), took)
 
     async def run_all(self, keys: Sequence[RolloutKey], tree: Tree) -> list[Outcome]:
         """The outcomes of several rollouts of one tree, run together, in the order of `keys`."""

@@ -15,10 +15,27 @@ from harness.research.standing import ROOT
 from harness.research.statistics import mcnemar, paired_bootstrap, student_quantile, wilson
 from harness.streams import stream
 
+_MARGIN = 2.0
+
 
 def vault_rollouts(session: Session) -> int:
     """How many rollouts must be left for the vault."""
     return 2 * _repeats(session) if session.has(Split.VAULT) else 0
+
+
+def vault_s(session: Session) -> float:
+    """Seconds to keep back for the vault: twice what the rollouts of root and best took, larger with its inputs."""
+    if not vault_rollouts(session):
+        return 0.0
+    took, standing = session.rollouts.took, session.standing
+    longest = max(took.values(), default=0.0)
+    both = sum(took.get(one.tree, longest) for one in (standing.variants[ROOT], standing.incumbent))
+    sizes = {
+        split: sum(len(file.data) for file in data.inputs.values()) for split, data in session.subject.splits.items()
+    }
+    known = max((size for split, size in sizes.items() if split is not Split.VAULT), default=0)
+    share = max(1.0, sizes.get(Split.VAULT, 0) / known) if known else 1.0
+    return _MARGIN * share * _repeats(session) * both
 
 
 async def open_vault(session: Session) -> dict[str, Json]:

@@ -1,11 +1,20 @@
 """What `strop check` says of evals that can show no gain, do not fit the budget, or run what a candidate wrote."""
 
+from types import SimpleNamespace
+
+import anyio
 import pytest
 from support.cheats import TESTS, make_inline, make_suite
 from support.toy import STROP, make_toy
 
+from harness.records import Split
 from harness.research import check as checking
+from harness.research.baseline import measure_root
+from harness.research.bench import bench
 from harness.research.check import check
+from harness.research.engine import Engine
+from harness.research.vault import vault_s
+from harness.tree import File, Tree
 
 
 @pytest.fixture(autouse=True)
@@ -59,3 +68,46 @@ async def test_a_step_must_fit_into_what_is_left_of_the_range(tmp_path):
     best = make_toy(tmp_path / "best", train=(made / "train.py").read_text().replace("20", "70"), targets={})
     best.joinpath("data/visible/labels/labels.csv").write_text("\n".join(f"v{n},70" for n in range(8)))
     assert (await states(best))["smallest gain"].state == "failed"
+
+
+async def test_the_budget_is_measured_with_its_boxes(tmp_path):
+    made = make_toy(tmp_path / "toy")
+    short = (await states(made, **{"budget.wall_s": 1.0}))["budget"]
+    assert short.state == "failed"
+    assert "sure to cover 0 steps" in short.detail
+    assert (await states(made))["budget"].state == "ok"
+
+
+async def test_time_for_the_vault_is_kept_back_as_boxes_and_scorer_took_it(tmp_path):
+    async with bench(make_toy(tmp_path / "toy"), overrides={"box.backend": "embedded"}) as (session, _):
+        tree = await session.store.write(session.subject.root)
+        await measure_root(session, tree)
+        rollouts = session.rollouts
+        assert rollouts.took[tree] > rollouts.longest_s > 0
+        engine = Engine(session, 0.0, session.hold.clock.monotonic())
+        engine._keep_back()
+        kept = session.policy.budget.wall_s - (engine._wall.deadline - anyio.current_time())
+        assert kept >= 4 * rollouts.took[tree]  # root and best, and as much again
+        rollouts.took.clear()
+        await rollouts.recall()  # as a resumed session does
+        assert rollouts.took[tree] > rollouts.longest_s
+
+
+def test_a_larger_vault_gets_more_time():
+    assert vault_s(session_of(vault=16, visible=4)) == 2 * 4 * (1.5 + 1.5)
+    assert vault_s(session_of(vault=1, visible=4)) == 2 * (1.5 + 1.5)
+
+
+def session_of(*, vault, visible):
+    """As much of a session as `vault_s` reads."""
+    sized = {
+        split: SimpleNamespace(inputs=Tree({"x": File(b"x" * size)}))
+        for split, size in ((Split.VAULT, vault), (Split.VISIBLE, visible))
+    }
+    root = SimpleNamespace(tree="tree")
+    return SimpleNamespace(
+        has=lambda _: True,
+        rollouts=SimpleNamespace(took={"tree": 1.5}),
+        standing=SimpleNamespace(variants={"v0": root}, incumbent=root, deterministic=True),
+        subject=SimpleNamespace(splits=sized),
+    )
