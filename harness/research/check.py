@@ -26,6 +26,7 @@ from harness.research.engine import CLOSING_S
 from harness.research.leaks import answers_in_sight, careless
 from harness.research.neighbours import near_duplicates
 from harness.research.power import least_gain, pairs_for
+from harness.research.running import running
 from harness.research.screening import ticket_worst_case
 from harness.research.session import Session
 from harness.research.standing import ROOT
@@ -152,10 +153,14 @@ def _files(session: Session) -> list[Finding]:
         if told
         else Finding("labels hidden", "ok", "no label file lies where candidates read")
     ]
-    runs = careless(subject.scorer) if subject.file.eval.mode == "split" else []
+    if subject.file.eval.mode != "split":
+        return found
+    runs = running(subject.scorer, subject.file.eval.score or ())
+    mend = "outputs are what a candidate wrote: read them as plain text, JSON or arrays without objects"
     if runs:
-        mend = "outputs are what a candidate wrote: read them as plain text, JSON or arrays without objects"
-        found.append(Finding("scorer", "warning", "; ".join(runs[:3]), mend))
+        found.append(Finding("scorer", "failed", "; ".join(runs[:3]), mend))
+    elif doubted := careless(subject.scorer):
+        found.append(Finding("scorer", "warning", "; ".join(doubted[:3]), mend))
     return found
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import anyio
 import pytest
 from support.cheats import TESTS, make_inline, make_suite
-from support.toy import STROP, make_toy
+from support.toy import SCORE, STROP, make_toy
 
 from harness.records import Split
 from harness.research import check as checking
@@ -13,6 +13,7 @@ from harness.research.baseline import measure_root
 from harness.research.bench import bench
 from harness.research.check import check
 from harness.research.engine import Engine
+from harness.research.running import running
 from harness.research.vault import vault_s
 from harness.tree import File, Tree
 
@@ -96,6 +97,63 @@ async def test_time_for_the_vault_is_kept_back_as_boxes_and_scorer_took_it(tmp_p
 def test_a_larger_vault_gets_more_time():
     assert vault_s(session_of(vault=16, visible=4)) == 2 * 4 * (1.5 + 1.5)
     assert vault_s(session_of(vault=1, visible=4)) == 2 * (1.5 + 1.5)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle as p\nwith open('/out/x', 'rb') as f:\n    said = p.load(f)",
+        "from pickle import load\ndef read(path):\n    return load(open(path, 'rb'))\nread('/out/x')",
+        "import numpy as np\nnp.load('/out/x.npy', allow_pickle=True)",
+        "for row in open('/out/x'):\n    name, value = row.split(',')\n    print(eval(value))",
+        "check = eval\nprint(check(open('/out/x').read()))",
+        "for row in open('/out/x'):\n    print(getattr(__builtins__, 'ev' + 'al')(row))",
+        "import sys\nsys.path.insert(0, '/out')",
+        "import sys\nsys.path[:0] = ['/out']",
+        "import subprocess\nsubprocess.run(['sh', '/out/post.sh'])",
+        "import subprocess, sys\nsubprocess.run([sys.executable, '-I', '/out/post.py'], check=True)",
+        "import subprocess\nsubprocess.run(['./post'], cwd='/out')",
+        "import os\nos.system('sh /out/post.sh')",
+        "import runpy\nfrom pathlib import Path\nout = Path('/out')\nrunpy.run_path(str(out / 'x.py'))",
+        "import argparse, pickle\nargs = argparse.ArgumentParser().parse_args()\npickle.load(open(args.out, 'rb'))",
+    ],
+)
+def test_scorers_that_run_outputs_are_found(source):
+    assert running(Tree({"score.py": File(source.encode())})), source
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        SCORE,
+        "import pickle\nlabels = pickle.load(open('/labels/y.pkl', 'rb'))\nsaid = open('/out/x').read()",
+        "import subprocess\nsubprocess.run(['diff', '/labels/x', '/out/x'])",
+        "import numpy as np\nnp.load('/out/x.npy')",
+        "import re\nwanted = re.compile(open('/out/x').read())\nmodel.eval()\neval('1 + 1')",
+        "import sys\nsys.path.insert(0, '/eval')\nsaid = open('/out/x')",
+        "import yaml\nyaml.load(open('/out/x'), Loader=yaml.SafeLoader)",
+        "import torch\ntorch.load('/out/x', weights_only=True)",
+    ],
+)
+def test_scorers_that_only_read_are_not(source):
+    assert running(Tree({"score.py": File(source.encode())})) == [], source
+
+
+def test_shells_and_commands_that_run_outputs_are_found():
+    for line in ("sh /out/post.sh", ". /out/env", "if true; then /out/run; fi", "PYTHONPATH=/out python x.py"):
+        assert running(Tree({"score.sh": File(line.encode())})), line
+    assert (
+        running(Tree({"score.sh": File(b"diff /labels/x /out/x\npython grade.py --out /out/x; cd /eval && ls")})) == []
+    )
+    assert running(Tree(), ["python", "/out/score.py"])
+    assert running(Tree(), ["python", "score.py", "--out", "/out"]) == []
+
+
+async def test_a_scorer_that_runs_outputs_fails(tmp_path):
+    score = SCORE.replace("float(said[id])", "float(eval(said[id]))")
+    found = await states(make_toy(tmp_path / "toy", score=score))
+    assert found["scorer"].state == "failed"
+    assert "score.py:6 evaluates" in found["scorer"].detail
 
 
 def session_of(*, vault, visible):
