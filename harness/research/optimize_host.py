@@ -29,12 +29,12 @@ from harness.optimizer.base import (
     Slot,
     Texts,
 )
-from harness.optimizer.judge import both_orders, verdict
+from harness.optimizer.judge import Judged, both_orders, speaks_to_judge, verdict
 from harness.optimizer.together import together
 from harness.policy.budget import Budget
 from harness.policy.locks import Globs
 from harness.policy.schema import SubjectFile
-from harness.records import Outcome, RolloutKey, Split
+from harness.records import Json, Outcome, RolloutKey, Split
 from harness.repo.objects import encode
 from harness.repo.store import TreeStore
 from harness.research.optimize_source import Source, floor_of, oriented
@@ -183,19 +183,33 @@ class RunHost:
         """`result` with what a judge makes of it beside the label. The score stays the scorer's."""
         if result.score is None or example.expected is None or not result.trace:
             return result
-        reply, label = result.trace[-1].said, json.dumps(example.expected)
-        asked = json.dumps(dict(example.inputs))
-        orders = both_orders(asked, reply, label, self.judge, f"judge/{example.key}")
-        replies = [await self.complete(Role.EVALUATES, request) for request in orders]
-        judged = verdict(replies[0].text, replies[1].text, self.judge)
+        judged = await self._verdict(example, result.trace[-1].said)
+        if not judged.shares:
+            return result
         shares = {f"judge:{name}": share for name, share in judged.shares.items()}
         said = ", ".join(f"{name} {share:g}" for name, share in judged.shares.items())
-        feedback = f"{result.feedback}; judged against the label: {said}" if said else result.feedback
+        # first, because a long reply would push it off the end of the line that a model is shown
+        feedback = f"judged against the label: {said}; {result.feedback}"
         return replace(result, objectives={**result.objectives, **shares}, feedback=feedback)
+
+    async def _verdict(self, example: Example, reply: str) -> Judged:
+        if speaks_to_judge(reply, self.judge):
+            return Judged(dict.fromkeys(self.judge, 0.0))
+        asked = json.dumps(dict(example.inputs))
+        orders = both_orders(asked, reply, _reference(example.expected), self.judge, f"judge/{example.key}")
+        replies = [await self.complete(Role.EVALUATES, request) for request in orders]
+        return verdict(replies[0].text, replies[1].text, self.judge)
 
     async def _run(self, key: RolloutKey, tree: Tree, example: Example) -> Outcome:
         known = self.known.get(measured(key))
         return known or await self.rollouts.run(key, tree, self.source.evaluation(example.id))
+
+
+def _reference(expected: Json) -> str:
+    """The label as a reply to set beside another: its `reply` if it has one, so that form does not tell them apart."""
+    if isinstance(expected, Mapping) and isinstance(expected.get("reply"), str):
+        return str(expected["reply"])
+    return expected if isinstance(expected, str) else json.dumps(expected)
 
 
 def measured(key: RolloutKey) -> Measured:
