@@ -23,14 +23,15 @@ from harness.research.bench import bench
 from harness.research.decide import worst_case
 from harness.research.emptied import at_end, emptied_findings
 from harness.research.engine import CLOSING_S
-from harness.research.leaks import answers_in_sight, careless
-from harness.research.neighbours import near_duplicates
+from harness.research.leaks import answers_hinted, answers_in_sight, careless
+from harness.research.neighbours import Likeness, near_duplicates
 from harness.research.power import least_gain, pairs_for
 from harness.research.running import running
 from harness.research.screening import ticket_worst_case
 from harness.research.session import Session
 from harness.research.standing import ROOT
 from harness.research.statistics import holdout_epsilon
+from harness.research.tables import ids_of
 from harness.research.vault import vault_rollouts, vault_s
 from harness.tree import File, Tree
 
@@ -118,20 +119,29 @@ def _splits(session: Session) -> list[Finding]:
             )
     whole = session.subject.file.eval.mode == "tasks"
     trees = {str(split): _by_task(data.inputs) if whole else data.inputs for split, data in splits.items()}
-    shared, near = near_duplicates(trees)
-    if shared:
-        found.append(
-            Finding("splits disjoint", "failed", f"{len(shared)} equal: {shared[0]}", "remove what two splits share")
-        )
-    elif near:
-        found.append(
-            Finding(
-                "splits disjoint", "warning", f"{len(near)} nearly equal: {near[0]}", "look at them; near twins leak"
-            )
-        )
-    elif len(trees) > 1:
-        found.append(Finding("splits disjoint", "ok", f"no equal or nearly equal examples in {len(trees)} splits"))
-    return found
+    ids = frozenset(name for data in splits.values() for name in ids_of(data.labels))
+    return [*found, *_disjoint(near_duplicates(trees, ids))] if len(trees) > 1 else found
+
+
+def _disjoint(seen: Likeness) -> list[Finding]:
+    name, left = "splits disjoint", f"; not looked at: {', '.join(seen.unread[:3])}" if seen.unread else ""
+    if seen.equal:
+        mend = "remove what two splits share; a new id makes no new example"
+        return [Finding(name, "failed", f"{len(seen.equal)} equal: {seen.equal[0]}", mend)]
+    if seen.near:
+        mend = "look at them; near twins leak"
+        return [Finding(name, "warning", f"{len(seen.near)} nearly equal: {seen.near[0]}{left}", mend)]
+    if seen.by_chance:
+        detail = f"{len(seen.by_chance)} equal, as often as inside one split: {seen.by_chance[0]}{left}"
+        return [Finding(name, "warning", detail, "what is equal to something seen is no test: remove it if you can")]
+    if not seen.rows:
+        mend = "see to it yourself that no two splits share examples: the inputs say nothing that can be compared"
+        return [Finding(name, "warning", f"nothing was compared{left}", mend)]
+    detail = f"no equal or nearly equal examples among {seen.rows}{left}"
+    if any("only as a whole" in one for one in seen.unread):
+        mend = "write examples as rows of text, JSON or numpy arrays, or as a file each"
+        return [Finding(name, "warning", detail, mend)]
+    return [Finding(name, "ok", detail)]
 
 
 def _by_task(inputs: Tree) -> Tree:
@@ -153,6 +163,9 @@ def _files(session: Session) -> list[Finding]:
         if told
         else Finding("labels hidden", "ok", "no label file lies where candidates read")
     ]
+    if hinted := answers_hinted(subject):
+        mend = "shuffle the examples, and give them ids that say nothing"
+        found.append(Finding("labels hinted", "warning", hinted[0], mend))
     if subject.file.eval.mode != "split":
         return found
     runs = running(subject.scorer, subject.file.eval.score or ())

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from harness.evaluation.subject import Subject
+from harness.research.sight import answers_of, hints, place_of, told_in
 from harness.tree import Tree
 
 _LEAST_BYTES = 24
@@ -27,7 +28,9 @@ _PATTERNS = tuple((re.compile(pattern), what) for pattern, what in _RUNS)
 
 
 def answers_in_sight(subject: Subject) -> list[str]:
-    """Splits whose labels a candidate can read, all of them, whole or row by row: each one line that says where.
+    """Splits whose labels a candidate can read, all of them: whole, row by row, as a column, or as pairs with ids.
+
+    Each is one line that says where.
 
     A scorer may need some of the inputs again, so a label file that is also an input says nothing alone.
     """
@@ -36,15 +39,28 @@ def answers_in_sight(subject: Subject) -> list[str]:
     shown = {f"{place}: {path}": file.data for place, tree in seen.items() for path, file in tree.items()}
     digests = {hashlib.sha256(data).digest(): name for name, data in shown.items()}
     rows = {name: frozenset(_rows(data)) for name, data in shown.items()}
+    places = [place_of(name, tree) for name, tree in seen.items()]
     found: list[str] = []
     for split, data in subject.splits.items():
-        places = [
-            digests.get(hashlib.sha256(file.data).digest()) or _told_by(frozenset(_rows(file.data)), rows)
-            for file in data.labels.values()
+        told = [
+            digests.get(hashlib.sha256(file.data).digest())
+            or _told_by(frozenset(_rows(file.data)), rows)
+            or told_in(places, answers_of(path, data.labels))
+            for path, file in data.labels.items()
             if len(file.data) >= _LEAST_BYTES
         ]
-        if places and all(places):
-            found.append(f"{split}'s labels lie in {places[0]}")
+        if told and all(told):
+            found.append(f"{split}'s labels lie in {told[0]}")
+    return found
+
+
+def answers_hinted(subject: Subject) -> list[str]:
+    """Splits whose ids or order give answers away: each one line that says how."""
+    found: list[str] = []
+    for split, data in subject.splits.items():
+        answers = [one for path in data.labels for one in answers_of(path, data.labels)]
+        told = [hint for one in answers if (hint := hints(data.inputs, one))]
+        found += [f"{split}: {told[0]}"] if told else []
     return found
 
 

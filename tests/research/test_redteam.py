@@ -356,7 +356,8 @@ def test_a_line_two_programs_share_is_no_shared_example():
     tasks = {f"t{n}/prompt.py": File(b"from typing import List, Tuple\n\n\ndef f%d(): pass\n" % n) for n in range(20)}
     visible = Tree(list(tasks.items())[:10])
     hidden = Tree(list(tasks.items())[10:])
-    assert near_duplicates({"visible": visible, "vault": hidden}) == ([], [])
+    seen = near_duplicates({"visible": visible, "vault": hidden})
+    assert (seen.equal, seen.by_chance, seen.near, seen.rows) == ([], [], [], 20)
 
 
 def test_arrays_that_differ_in_a_few_numbers_are_twins():
@@ -370,9 +371,10 @@ def test_arrays_that_differ_in_a_few_numbers_are_twins():
         np.save(held, array)
         return Tree({"x.npy": File(held.getvalue())})
 
-    equal, near = near_duplicates({"visible": stored(rows), "holdout": stored(other)})
-    assert (equal, near) == ([], ["visible x.npy[0] and holdout x.npy[0]"])
-    assert near_duplicates({"visible": stored(rows[1:]), "holdout": stored(other)}) == ([], [])
+    seen = near_duplicates({"visible": stored(rows), "holdout": stored(other)})
+    assert (seen.equal, seen.near) == ([], ["visible x.npy[0] and holdout x.npy[0]"])
+    seen = near_duplicates({"visible": stored(rows[1:]), "holdout": stored(other)})
+    assert (seen.equal, seen.near) == ([], [])
 
 
 async def test_only_what_is_meant_to_hang_gets_a_brief_deadline(tmp_path, monkeypatch):
@@ -413,10 +415,11 @@ def test_examples_two_splits_share_are_found():
         "holdout": Tree({"c.txt": File(words)}),
         "vault": Tree({"d.txt": File(near)}),
     }
-    equal, twins = near_duplicates(splits)
-    assert equal == ["visible a.txt and holdout c.txt"]
-    assert any("vault d.txt" in twin for twin in twins)
-    assert near_duplicates({"visible": splits["visible"]}) == ([], [])
+    seen = near_duplicates(splits)
+    assert seen.equal == ["visible a.txt and holdout c.txt"]
+    assert any("vault d.txt" in twin for twin in seen.near)
+    alone = near_duplicates({"visible": splits["visible"]})
+    assert (alone.equal, alone.near) == ([], [])
 
 
 def test_power_is_what_it_says():
