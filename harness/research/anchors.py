@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -11,10 +12,13 @@ from harness.evaluation.result import examples
 from harness.evaluation.split import SplitEvaluation
 from harness.policy.honest import AnchorTable
 from harness.records import Outcome, Split, Status
+from harness.research.emptied import at_end
 from harness.research.session import Session
 from harness.tree import Entry
 
 _F = TypeVar("_F")
+_ANSWERS = (None, b"0", b"1", b"2")
+_HEADLESS = re.compile(rb"\s*[-+.\d]")
 
 
 async def anchor_findings(session: Session, make: Callable[..., _F]) -> list[_F]:
@@ -33,12 +37,48 @@ async def anchor_findings(session: Session, make: Callable[..., _F]) -> list[_F]
     found = [_repeats(make, graded, again)]
     for name, outcome in (("blank outputs", blank), ("no outputs", nothing)):
         found.append(_must_fail(session, make, name, graded, outcome))
-    found.append(_scrambled(session, make, graded, mixed))
+    if _same(graded, mixed) and await _constant(session, evaluation, written, graded):
+        said = f"whatever is answered it says {graded.score:g}: no candidate can win"
+        found.append(make("anchor: scrambled", "failed", said, "let the scorer compare answers with labels"))
+    else:
+        found.append(_scrambled(session, make, graded, mixed))
     for declared in session.subject.file.eval.anchor:
         known = await evaluation.grade(ran, session.subject.anchors[declared.folder].entries(), Split.VISIBLE)
         found.append(_declared(make, declared, known))
     found += _tripwires(session, make, graded)
     return found
+
+
+async def _constant(session: Session, evaluation: SplitEvaluation, written: Sequence[Entry], graded: Outcome) -> bool:
+    """Whether the scorer says the same to all answers. A root that is wrong everywhere proves nothing of the kind."""
+    if graded.score is None or at_end(session, graded.score) == "worst":
+        return False
+    heard = 0
+    for answer in _ANSWERS:
+        told = [alike(entry, answer) for entry in written]
+        if told == list(written):
+            continue
+        outcome = await evaluation.grade(graded, told, Split.VISIBLE)
+        if outcome.status is Status.OK and not _same(graded, outcome):
+            return False
+        heard += outcome.status is Status.OK
+    return heard > 1
+
+
+def _same(first: Outcome, second: Outcome) -> bool:
+    return first.score == second.score and first.items == second.items
+
+
+def alike(entry: Entry, answer: bytes | None) -> Entry:
+    """A table with one answer to every question: `answer`, else the first of its own."""
+    rows = entry.data.split(b"\n")
+    head, body = rows[:1], [row for row in rows[1:] if row]
+    if not body or not all(b"," in row for row in body):
+        return entry
+    one = body[0].rpartition(b",")[2] if answer is None else answer
+    if _HEADLESS.match(head[0].rpartition(b",")[2]):
+        head, body = [], [*head, *body]
+    return replace(entry, data=b"\n".join([*head, *(row.rpartition(b",")[0] + b"," + one for row in body), b""]))
 
 
 def scrambled(entry: Entry) -> Entry:

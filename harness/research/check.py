@@ -73,6 +73,7 @@ async def check(
                 *found,
                 *_noise(session),
                 *_holdout(session),
+                *_timeout(session),
                 *await anchor_findings(session, Finding),
                 *await emptied_findings(session, Finding),
                 _budget(session, opened_s, stored_s),
@@ -296,7 +297,19 @@ def _holdout(session: Session) -> list[Finding]:
     eps = holdout_epsilon(queries, policy.holdout.surprises, examples)
     state = "ok" if eps <= 0.15 else "warning"
     detail = f"{examples} examples: after {queries} queries a claim may be off by eps {eps:.3f}"
+    if eps >= 1:
+        detail += ", which is more than the whole range"
+        return [Finding("holdout", "failed", detail, "hide more examples, or ask it fewer times")]
     return [Finding("holdout", state, detail, "" if state == "ok" else "more hidden examples make the bound smaller")]
+
+
+def _timeout(session: Session) -> list[Finding]:
+    """Whether a candidate that takes twice as long as the root still ends in time."""
+    settings, longest = session.subject.file.eval, session.rollouts.longest_s
+    if settings.mode in ("tasks", "simulation") or 2 * longest <= settings.timeout_s:
+        return []
+    detail = f"the root took {longest:.3g} of its {settings.timeout_s:g} s: a busy machine ends sound candidates"
+    return [Finding("timeout", "warning", detail, f"eval.timeout_s = {max(1, math.ceil(4 * longest))}")]
 
 
 def _budget(session: Session, opened_s: float, stored_s: float) -> Finding:

@@ -156,6 +156,29 @@ async def test_a_scorer_that_runs_outputs_fails(tmp_path):
     assert "score.py:6 evaluates" in found["scorer"].detail
 
 
+async def test_a_scorer_that_says_one_thing_to_all_fails(tmp_path):
+    fixed = SCORE.replace('{"error": sum(items.values()) / len(items), "items": items}', '{"error": 0.4}')
+    found = await states(make_toy(tmp_path / "fixed", score=fixed))
+    assert found["anchor: scrambled"].state == "failed"
+    assert "no candidate can win" in found["anchor: scrambled"].detail
+    plain = SCORE.replace(', "items": items', "")  # the root gives everyone one answer: scrambled it is the same
+    assert (await states(make_toy(tmp_path / "plain", score=plain)))["anchor: scrambled"].state != "failed"
+
+
+async def test_a_holdout_too_small_for_any_bound_fails(tmp_path):
+    made = make_toy(tmp_path / "toy")
+    assert (await states(made))["holdout"].state == "failed"
+    assert (await states(made, **{"budget.steps": 1}))["holdout"].state == "warning"
+
+
+async def test_a_root_that_nearly_times_out_is_named(tmp_path):
+    async with bench(make_toy(tmp_path / "toy"), overrides={"box.backend": "embedded"}) as (session, _):
+        session.rollouts.longest_s = 7.5  # of 10 s
+        assert [one.state for one in checking._timeout(session)] == ["warning"]
+        session.rollouts.longest_s = 2.0
+        assert checking._timeout(session) == []
+
+
 def session_of(*, vault, visible):
     """As much of a session as `vault_s` reads."""
     sized = {
