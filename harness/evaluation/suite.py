@@ -19,6 +19,7 @@ from harness.records import Outcome, Split, Status
 from harness.tree import File, Tree
 
 SPLIT = "split"
+_NO_TESTS = 5  # pytest.ExitCode.NO_TESTS_COLLECTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class SuiteEvaluation:
             try:
                 done = await box.exec(channel.command("suite.py", self._words(split), self._command(seed)))
                 outcome = ended(done)
+                if done.exit_code == _NO_TESTS:
+                    return replace(outcome, detail=f"{outcome.detail}no test ran; a module that skips itself has none")
                 if outcome.status is not Status.OK:
                     return outcome
                 return await self._read(box, channel, tests, outcome)

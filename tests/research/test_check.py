@@ -51,6 +51,12 @@ async def test_tests_that_nothing_passes_are_doubted(tmp_path):
     assert found["smallest gain"].state == "ok"
 
 
+async def test_a_suite_that_skips_itself_says_that_no_test_ran(tmp_path):
+    skipping = "import pytest\n\npytest.skip('not here', allow_module_level=True)\n"
+    found = await states(make_suite(tmp_path / "suite", tests=skipping))
+    assert "no test ran" in found["root"].detail
+
+
 async def test_an_eval_that_looks_at_no_candidate_is_found(tmp_path):
     strop = STROP.replace('run = ["python", "train.py"]', 'run = ["python", "other.py"]')
     made = make_toy(tmp_path / "toy", strop=strop)
