@@ -1,7 +1,8 @@
-"""Do agents that people already have work unchanged in a box? Each is run once on a small tree, in an embedded box and,
-where there is an engine, a Docker one, through the gateway, against a scripted model behind a real HTTP server.
+r"""Do agents that people already have work unchanged in a box? Each is run once on a small tree, in an embedded box
+and, where there is an engine, a Docker one, through the gateway, against a scripted model behind a real HTTP server.
 
-    python benchmarks/agents.py [--boxes embedded,docker] mini-swe-agent=VENV aider=VENV opencode=NODE_FOLDER
+    python benchmarks/agents.py [--boxes embedded,docker] mini-swe-agent=VENV aider=VENV \
+        opencode=NODE_FOLDER codex=NODE_FOLDER claude=NODE_FOLDER gemini=NODE_FOLDER
 
 VENV is a virtual environment that has the agent, NODE_FOLDER a folder with node_modules in it. Told: whether the edit
 came back, the calls, the tokens as the gateway metered them and as the server counted them.
@@ -66,11 +67,44 @@ def opencode(body):
     return tool("bash", command="sed -i 's/RATE = 0.1/RATE = 0.2/' train.py", description="edit")
 
 
-SCRIPTS = {"mini-swe-agent": mini, "aider": aider, "opencode": opencode}
+def offered(body):
+    """The names of the tools a request offers, in any dialect."""
+    for one in body.get("tools") or ():
+        for tool in one.get("functionDeclarations") or (one.get("function") or one,):
+            yield tool.get("name", "")
+
+
+def shell(body):
+    """One edit through whatever runs a command, then done: for codex, claude and gemini."""
+    names = set(offered(body))
+    said = json.dumps([body.get("messages"), body.get("input"), body.get("contents")])
+    if any(key in said for key in ('"function_call_output"', '"tool_result"', '"functionResponse"')):
+        return "Done."
+    edit = "sed -i 's/RATE = 0.1/RATE = 0.2/' train.py"
+    if "exec_command" in names:
+        return tool("exec_command", cmd=edit)
+    if "shell_command" in names:
+        return tool("shell_command", command=edit)
+    if "Bash" in names:
+        return tool("Bash", command=edit, description="Raise the rate")
+    if "run_shell_command" in names:
+        return tool("run_shell_command", command=edit, description="Raise the rate")
+    return "Raise the rate"
+
+
+SCRIPTS = {
+    "mini-swe-agent": mini,
+    "aider": aider,
+    "opencode": opencode,
+    "codex": shell,
+    "claude": shell,
+    "gemini": shell,
+}
+NODE = {"opencode", "codex", "claude", "gemini"}
 
 
 def config(name, folder):
-    if name == "opencode":
+    if name in NODE:
         return {"preset": name, "mounts": [str(folder)], "env": [f"PATH={folder}/node_modules/.bin:/usr/bin:/bin"]}
     return {"preset": name, "mounts": [str(folder)]}
 

@@ -40,8 +40,18 @@ PRESETS: Mapping[str, Preset] = {
         _QUIET,
     ),
     "gemini": Preset(
-        ("gemini", "-p", "{prompt}", "--output-format", "json", "--yolo", "-m", "{model}"),
+        (
+            "sh",
+            "-c",
+            # left to itself it takes the base URL for a way to log in that its own check then refuses
+            'mkdir -p "$HOME/.gemini" && cp "${TMPDIR:-/tmp}/gemini.json" "$HOME/.gemini/settings.json" && '
+            'exec gemini -p "$1" --output-format json --yolo -m "$2" < /dev/null',
+            "gemini",
+            "{prompt}",
+            "{model}",
+        ),
         {**_QUIET, "GEMINI_CLI_TRUST_WORKSPACE": "true"},
+        {"gemini.json": '{{"security": {{"auth": {{"selectedType": "gemini-api-key"}}}}}}'},
     ),
     "opencode": Preset(
         (

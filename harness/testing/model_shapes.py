@@ -101,7 +101,8 @@ class _Embeddings(Shape):
 class _Responses(Shape):
     def whole(self, turn: Turn) -> Mapping[str, Any]:
         content: Json = [{"type": "output_text", "text": turn.text, "annotations": []}]
-        item: Json = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": content}
+        said: Json = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": content}
+        items: list[Json] = [{**_response_call(tool), "status": "completed"} for tool in turn.tools] or [said]
         usage = {
             "input_tokens": turn.tokens_in,
             "output_tokens": turn.tokens_out,
@@ -115,7 +116,7 @@ class _Responses(Shape):
             "created_at": 0,
             "model": turn.model,
             "status": "completed",
-            "output": [item],
+            "output": items,
             "parallel_tool_calls": True,
             "tool_choice": "auto",
             "tools": [],
@@ -126,21 +127,42 @@ class _Responses(Shape):
         whole = self.whole(turn)
         number = 0
         begun: dict[str, Any] = {**whole, "status": "in_progress", "output": [], "usage": None}
-        item: Json = {"id": "msg_1", "type": "message", "role": "assistant", "status": "in_progress", "content": []}
-        where = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
-        part: dict[str, Json] = {"type": "output_text", "text": "", "annotations": []}
         events: list[dict[str, Any]] = [
             {"type": "response.created", "response": begun},
-            {"type": "response.output_item.added", "output_index": 0, "item": item},
-            {"type": "response.content_part.added", **where, "part": part},
-            *({"type": "response.output_text.delta", **where, "delta": word, "logprobs": []} for word in turn.words),
-            {"type": "response.output_text.done", **where, "text": turn.text, "logprobs": []},
-            {"type": "response.content_part.done", **where, "part": {**part, "text": turn.text}},
-            {"type": "response.output_item.done", "output_index": 0, "item": whole["output"][0]},
+            *(self._calls(turn, whole["output"]) if turn.tools else self._text(turn, whole["output"][0])),
             {"type": "response.completed", "response": whole},
         ]
         for number, event in enumerate(events):
             yield _event({**event, "sequence_number": number}, str(event["type"]))
+
+    @staticmethod
+    def _text(turn: Turn, item: Mapping[str, Any]) -> list[dict[str, Any]]:
+        where = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+        part: dict[str, Json] = {"type": "output_text", "text": "", "annotations": []}
+        begun: dict[str, Any] = {**item, "status": "in_progress", "content": []}
+        return [
+            {"type": "response.output_item.added", "output_index": 0, "item": begun},
+            {"type": "response.content_part.added", **where, "part": part},
+            *({"type": "response.output_text.delta", **where, "delta": word, "logprobs": []} for word in turn.words),
+            {"type": "response.output_text.done", **where, "text": turn.text, "logprobs": []},
+            {"type": "response.content_part.done", **where, "part": {**part, "text": turn.text}},
+            {"type": "response.output_item.done", "output_index": 0, "item": item},
+        ]
+
+    @staticmethod
+    def _calls(turn: Turn, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        events: list[dict[str, Any]] = []
+        for place, item in enumerate(items):
+            where = {"item_id": item["id"], "output_index": place}
+            begun = {**item, "status": "in_progress", "arguments": ""}
+            said = {"arguments": item["arguments"]}
+            events += [
+                {"type": "response.output_item.added", "output_index": place, "item": begun},
+                {"type": "response.function_call_arguments.delta", **where, "delta": item["arguments"]},
+                {"type": "response.function_call_arguments.done", **where, **said},
+                {"type": "response.output_item.done", "output_index": place, "item": item},
+            ]
+        return events
 
 
 class _Messages(Shape):
@@ -148,23 +170,38 @@ class _Messages(Shape):
 
     def whole(self, turn: Turn) -> Mapping[str, Any]:
         usage = {"input_tokens": turn.tokens_in, "output_tokens": turn.tokens_out}
-        content = [] if turn.mode == "empty" else [{"type": "text", "text": turn.text}]
-        return {**self._head(turn), "content": content, "stop_reason": "end_turn", "usage": usage}
+        content: list[Json] = [] if turn.mode == "empty" else [{"type": "text", "text": turn.text}]
+        if turn.tools:
+            content = [{**_message_call(tool), "input": json.loads(_arguments(tool))} for tool in turn.tools]
+        return {**self._head(turn), "content": content, "stop_reason": self._reason(turn), "usage": usage}
 
     def pieces(self, turn: Turn) -> Iterator[bytes]:
         usage = {"input_tokens": turn.tokens_in, "output_tokens": 1}
         start: dict[str, Any] = {**self._head(turn), "content": [], "stop_reason": None, "usage": usage}
         yield _event({"type": "message_start", "message": start}, "message_start")
-        block = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
-        yield _event(block, "content_block_start")
-        for word in turn.words:
-            delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": word}}
-            yield _event(delta, "content_block_delta")
-        yield _event({"type": "content_block_stop", "index": 0}, "content_block_stop")
-        ended = {"stop_reason": "end_turn", "stop_sequence": None}
+        for place, (block, deltas) in enumerate(self._blocks(turn)):
+            begun = {"type": "content_block_start", "index": place, "content_block": block}
+            yield _event(begun, "content_block_start")
+            for delta in deltas:
+                yield _event({"type": "content_block_delta", "index": place, "delta": delta}, "content_block_delta")
+            yield _event({"type": "content_block_stop", "index": place}, "content_block_stop")
+        ended = {"stop_reason": self._reason(turn), "stop_sequence": None}
         closing = {"type": "message_delta", "delta": ended, "usage": {"output_tokens": turn.tokens_out}}
         yield _event(closing, "message_delta")
         yield _event({"type": "message_stop"}, "message_stop")
+
+    @staticmethod
+    def _blocks(turn: Turn) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+        if not turn.tools:
+            return [({"type": "text", "text": ""}, [{"type": "text_delta", "text": word} for word in turn.words])]
+        return [
+            ({**_message_call(tool), "input": {}}, [{"type": "input_json_delta", "partial_json": _arguments(tool)}])
+            for tool in turn.tools
+        ]
+
+    @staticmethod
+    def _reason(turn: Turn) -> str:
+        return "tool_use" if turn.tools else "end_turn"
 
     @staticmethod
     def _head(turn: Turn) -> dict[str, Any]:
@@ -180,17 +217,21 @@ class _Gemini(Shape):
         return "streamGenerateContent" in path
 
     def whole(self, turn: Turn) -> Mapping[str, Any]:
-        return self._part(turn, turn.text, "STOP", turn.tokens_out)
+        return self._part(turn, self._calls(turn) or [{"text": turn.text}], "STOP", turn.tokens_out)
 
     def pieces(self, turn: Turn) -> Iterator[bytes]:
-        words = turn.words
-        for number, word in enumerate(words):
-            last = number == len(words) - 1
-            yield _event(self._part(turn, word, "STOP" if last else None, turn.tokens_out if last else number + 1))
+        parts = [self._calls(turn)] if turn.tools else [[{"text": word}] for word in turn.words]
+        for number, part in enumerate(parts):
+            last = number == len(parts) - 1
+            yield _event(self._part(turn, part, "STOP" if last else None, turn.tokens_out if last else number + 1))
 
     @staticmethod
-    def _part(turn: Turn, text: str, reason: str | None, out: int) -> Mapping[str, Any]:
-        candidate: dict[str, Any] = {"index": 0, "content": {"role": "model", "parts": [{"text": text}]}}
+    def _calls(turn: Turn) -> list[dict[str, Any]]:
+        return [{"functionCall": {"name": _name(tool), "args": json.loads(_arguments(tool))}} for tool in turn.tools]
+
+    @staticmethod
+    def _part(turn: Turn, parts: list[dict[str, Any]], reason: str | None, out: int) -> Mapping[str, Any]:
+        candidate: dict[str, Any] = {"index": 0, "content": {"role": "model", "parts": parts}}
         if reason:
             candidate["finishReason"] = reason
         usage = {
@@ -216,6 +257,31 @@ def shape_of(path: str) -> Shape | None:
     if "enerateContent" in path:
         return _GEMINI
     return SHAPES.get(path.removeprefix("/v1"))
+
+
+def _name(tool: Mapping[str, Any]) -> str:
+    return str(tool["function"]["name"])
+
+
+def _arguments(tool: Mapping[str, Any]) -> str:
+    return str(tool["function"]["arguments"])
+
+
+def _response_call(tool: Mapping[str, Any]) -> dict[str, Json]:
+    """A tool call of chat as an item of Responses."""
+    call = str(tool["id"])
+    return {
+        "id": f"fc_{call}",
+        "type": "function_call",
+        "call_id": call,
+        "name": _name(tool),
+        "arguments": _arguments(tool),
+    }
+
+
+def _message_call(tool: Mapping[str, Any]) -> dict[str, Json]:
+    """A tool call of chat as a block of Messages, without its input."""
+    return {"type": "tool_use", "id": str(tool["id"]), "name": _name(tool)}
 
 
 def _head(turn: Turn) -> dict[str, Any]:

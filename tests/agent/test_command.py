@@ -103,6 +103,18 @@ async def test_templates_are_filled_in_one_pass():
     assert said.endswith("'m', 'train.py']")
 
 
+async def test_gemini_finds_its_way_to_log_in_where_it_looks_for_it(tmp_path):
+    """Told only the base URL, it refuses to start; a stand-in that writes down what it finds and was told."""
+    program = tmp_path / "bin" / "gemini"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\ncat "$HOME/.gemini/settings.json" > train.py; echo "$4 $6 $7" >> train.py\n')
+    program.chmod(0o755)
+    tmp_path.chmod(0o755)  # the box is nobody in particular
+    async with benched() as (bench, _):
+        proposal = await made(CommandAgent({"preset": "gemini", "mounts": [str(tmp_path)]}), bench)
+    assert child_of(proposal)["train.py"] == ('{"security": {"auth": {"selectedType": "gemini-api-key"}}}json -m m\n')
+
+
 def test_every_preset_has_a_command_line_but_the_generic_one():
     for name, preset in PRESETS.items():
         assert bool(preset.argv) == (name != "generic")

@@ -321,3 +321,22 @@ async def test_a_path_nobody_serves_is_a_404_of_its_dialect():
         replies = [await client.post(path, json={}) for path in ("/v1/audio/speech", "/v1beta/models/m:embedContent")]
     assert [reply.status_code for reply in replies] == [404, 404]
     assert replies[1].json()["error"]["code"] == 404
+
+
+CALLS = [{"id": "call_1", "type": "function", "function": {"name": "run", "arguments": '{"cmd": "ls"}'}}]
+
+
+@pytest.mark.parametrize("name", ["chat", "responses", "messages", "gemini"])
+async def test_tool_calls_arrive_whole_and_as_streams_and_are_metered(name):
+    """In each dialect's own spelling, with the name and the arguments that the model gave."""
+    async with ScriptedModel(lambda body: CALLS) as model, reached(model) as (server, client):
+        path, body = REQUESTS[name]
+        whole = (await client.post(path, json=body)).text
+        path, body = streamed(name)
+        pieces = (await client.post(path, json=body)).text
+    assert spent(server).requests == 2
+    assert agrees(server, model)
+    for said in (whole, pieces):
+        assert '"run"' in said
+        assert "cmd" in said
+        assert "ls" in said
