@@ -80,6 +80,14 @@ verdict(found)
         _CALLS + "ask([name for name in json.loads(sys.argv[1]) if name != 'clone'])",
         "numbers",
     ),
+    "newest calls": (
+        TRY
+        + """
+open = [name for name, number in json.loads(sys.argv[1]).items() if not refused(number, 0, 0, 0, 0, 0)]
+print(f"the engine's filter does not know {', '.join(open)}" if open else "refused"); sys.exit(2 if open else 0)
+""",
+        "newest",
+    ),
     "foreign architecture": (
         """
 import ctypes, mmap, os, platform, sys
@@ -108,5 +116,33 @@ for name in ("mem", "environ", "maps", "fd/10", "fd/11", "syscall", "stack", "cw
 verdict(found)
 """,
         "",
+    ),
+    "worker's scheduling": (
+        TRY
+        + """
+idle = os.sched_param(0)
+ways = {
+    "nice": lambda: os.setpriority(os.PRIO_PROCESS, 1, 19),
+    "nice of the user": lambda: os.setpriority(os.PRIO_USER, os.getuid(), os.getpriority(os.PRIO_PROCESS, 0)),
+    "nice of a group": lambda: os.setpriority(os.PRIO_PGRP, 0, os.getpriority(os.PRIO_PROCESS, 0)),
+    "policy": lambda: os.sched_setscheduler(1, os.SCHED_IDLE, idle),
+    "parameters": lambda: os.sched_setparam(1, idle),
+    "affinity": lambda: os.sched_setaffinity(1, {min(os.sched_getaffinity(0))}),
+}
+def tried(call):
+    try: call(); return True
+    except OSError as error: return error.errno != errno.EPERM
+found = [name for name, call in ways.items() if tried(call)]
+numbers = json.loads(sys.argv[1])
+high = ctypes.c_ulong((1 << 32) | 1)
+attr = (ctypes.c_uint32 * 12)(48, 5)
+if not refused(numbers["sched_setattr"], 1, attr, 0): found.append("attributes")
+if not refused(numbers["ioprio_set"], 1, 1, 3 << 13): found.append("disk")
+if not refused(numbers["setpriority"], 0, high, 19): found.append("nice, high bits set")
+before = os.sched_getaffinity(0)
+os.sched_setaffinity(0, before); os.sched_setaffinity(os.getpid(), before); os.nice(1)
+verdict(found)
+""",
+        "slowing",
     ),
 }

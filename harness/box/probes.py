@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from harness.box.kernel_probes import KERNEL, TRY
 
-# {name: (program, what arguments it takes)}; arguments: "numbers" is JSON of system call numbers by name,
+# {name: (program, what arguments it takes)}; arguments: "numbers", "newest", "slowing" are JSON: call numbers by name,
 # "canary" secret files of the host, "port" and "udp" ports and "abstract" a name that the host listens on.
 INSIDE: dict[str, tuple[str, str]] = {
     **KERNEL,

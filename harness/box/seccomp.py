@@ -2,7 +2,8 @@
 
 Allows by default, for it sits under namespaces, no capabilities and no new privileges; refuses what those leave
 open: io_uring, keys, ptrace, bpf, perf, mounts, more namespaces, memory nobody counts, sockets that a network
-namespace does not hold (AF_VSOCK), and limits set on another process (one could kill the worker with its own).
+namespace does not hold (AF_VSOCK), limits set on another process (one could kill the worker with its own), and the
+scheduling of PID 1 (a starved worker keeps no deadline and watches no memory).
 A call of a foreign architecture kills the process.
 """
 
@@ -24,6 +25,8 @@ _X32_BIT = 0x40000000
 _AUDIT = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: what the network namespace holds
+_WORKER = 1  # the worker's pid in a box; it has one thread that matters
+_INT = 0xFFFFFFFF  # the kernel reads no more of these arguments; without the mask, higher bits would hide them
 _TERMINAL_INJECTION = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 
 
@@ -52,7 +55,8 @@ def program(machine: str | None = None) -> bytes:
     out = [_step(_LOAD, _ARCH), _step(_JUMP_EQUAL, arch, 1, 0), _step(_RETURN, _KILL), _step(_LOAD, _NUMBER)]
     if machine == "x86_64":
         out += [_step(_JUMP_GREATER, _X32_BIT, 0, 1), _step(_RETURN, _KILL)]
-    for numbers, code in ((syscalls.REFUSED, errno.EPERM), (syscalls.ABSENT, errno.ENOSYS)):
+    refused = {**syscalls.REFUSED, **syscalls.NEWEST}
+    for numbers, code in ((refused, errno.EPERM), (syscalls.ABSENT, errno.ENOSYS)):
         for pair in numbers.values():
             if pair[column] is not None:
                 out += [_step(_JUMP_EQUAL, pair[column] or 0, 0, 1), _fail(code)]
@@ -62,6 +66,11 @@ def program(machine: str | None = None) -> bytes:
     out += _on(syscalls.SOCKET[column], _ARG0, [*families, _fail(errno.EAFNOSUPPORT)])
     terminal = [_step(_JUMP_EQUAL, _TERMINAL_INJECTION[0], 1, 0), _step(_JUMP_EQUAL, _TERMINAL_INJECTION[1], 0, 1)]
     out += _on(syscalls.IOCTL[column], _ARG1, [*terminal, _fail(errno.EPERM)])
+    for numbers, whom, many in syscalls.SLOWING.values():
+        tests = [_step(_LOAD, (_ARG0, _ARG1)[whom]), _step(_JUMP_EQUAL, _WORKER, 0, 1), _fail(errno.EPERM)]
+        for value in many:
+            tests = [_step(_JUMP_EQUAL, value, 0, 1), _fail(errno.EPERM), *tests]
+        out += _on(numbers[column], _ARG0, tests)
     out.append(_step(_RETURN, _ALLOW))
     return b"".join(out)
 
@@ -75,7 +84,7 @@ def _on(number: int, argument: int, tests: list[bytes]) -> list[bytes]:
 @cache
 def profile() -> str:
     """The same filter as a profile that Docker takes. (No terminal exists in a container of ours to inject into.)"""
-    refused = [name if name != "prlimit" else "prlimit64" for name in syscalls.REFUSED]
+    refused = [name if name != "prlimit" else "prlimit64" for name in (*syscalls.REFUSED, *syscalls.NEWEST)]
     rules: list[dict[str, object]] = [
         {"names": refused, "action": "SCMP_ACT_ERRNO", "errnoRet": errno.EPERM},
         {"names": list(syscalls.ABSENT), "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS},
@@ -88,11 +97,14 @@ def profile() -> str:
     for family in range(64):
         if family not in _FAMILIES:
             rules.append(_when("socket", errno.EAFNOSUPPORT, ("SCMP_CMP_EQ", family)))
+    for name, (_, whom, many) in syscalls.SLOWING.items():
+        rules.append(_when(name, errno.EPERM, ("SCMP_CMP_MASKED_EQ", _INT), _WORKER, index=whom))
+        rules += [_when(name, errno.EPERM, ("SCMP_CMP_MASKED_EQ", _INT), value) for value in many]
     machine = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
     return json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "architectures": list(machine.values()), "syscalls": rules})
 
 
-def _when(name: str, error: int, test: tuple[str, int], second: int = 0) -> dict[str, object]:
+def _when(name: str, error: int, test: tuple[str, int], second: int = 0, *, index: int = 0) -> dict[str, object]:
     operation, value = test
-    argument = {"index": 0, "op": operation, "value": value, "valueTwo": second}
+    argument = {"index": index, "op": operation, "value": value, "valueTwo": second}
     return {"names": [name], "action": "SCMP_ACT_ERRNO", "errnoRet": error, "args": [argument]}

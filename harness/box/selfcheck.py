@@ -81,6 +81,8 @@ async def _within(boxes: Boxes) -> list[Probe]:
             "abstract": (name,),
             "pid": (str(os.getpid()), str(os.getppid())),
             "numbers": (json.dumps(_numbers()),),
+            "newest": (json.dumps({name: pair[_column()] for name, pair in syscalls.NEWEST.items()}),),
+            "slowing": (json.dumps({name: pair[0][_column()] for name, pair in syscalls.SLOWING.items()}),),
             "open_files": (str(_LIMITS.open_files),),
             "disk": (str(_LIMITS.disk_mb), *_PLACES),
             "pids": (str(_LIMITS.pids),),
@@ -289,8 +291,12 @@ _CHECKS: Mapping[str, Check] = {
 _WITHOUT_ISOLATION = ("output flood",)
 
 
+def _column() -> int:
+    return 0 if platform.machine() == "x86_64" else 1
+
+
 def _numbers() -> dict[str, int]:
     """Numbers of the system calls a box refuses, on this machine."""
-    column = 0 if platform.machine() == "x86_64" else 1
+    column = _column()
     pairs = {**syscalls.REFUSED, **syscalls.ABSENT, "clone": syscalls.CLONE}
     return {name: number for name, pair in pairs.items() if (number := pair[column]) is not None}

@@ -57,6 +57,13 @@ REFUSED: Numbers = {  # EPERM: the kernel's answer to somebody without the right
     "vhangup": (153, 58),
 }
 
+NEWEST: Numbers = {  # EPERM too, but a Docker engine refuses only those that its libseccomp knows by name
+    "file_setattr": (469, 469),
+    "listmount": (458, 458),
+    "open_tree_attr": (467, 467),
+    "statmount": (457, 457),
+}
+
 ABSENT: Numbers = {  # ENOSYS: programs have a fallback for a kernel without these
     "clone3": (435, 435),  # its flags lie behind a pointer, where a filter cannot see CLONE_NEWUSER
     "fsconfig": (431, 431),
@@ -86,3 +93,14 @@ CLONE = (56, 220)
 IOCTL = (16, 29)
 PRLIMIT = (302, 261)
 SOCKET = (41, 198)
+
+# Calls that could slow another process: {name: (numbers, the argument that names it, values of the first argument that
+# name more than one process)}. A child may set its own and its children's, never PID 1's.
+SLOWING: dict[str, tuple[tuple[int, int], int, tuple[int, ...]]] = {
+    "ioprio_set": ((251, 30), 1, (2, 3)),  # IOPRIO_WHO_PGRP, IOPRIO_WHO_USER
+    "sched_setaffinity": ((203, 122), 0, ()),
+    "sched_setattr": ((314, 274), 0, ()),
+    "sched_setparam": ((142, 118), 0, ()),
+    "sched_setscheduler": ((144, 119), 0, ()),
+    "setpriority": ((141, 140), 1, (1, 2)),  # PRIO_PGRP, PRIO_USER
+}

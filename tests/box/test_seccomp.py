@@ -1,9 +1,10 @@
+import json
 import struct
 
 import pytest
 
-from harness.box.seccomp import program
-from harness.box.syscalls import ABSENT, REFUSED
+from harness.box.seccomp import profile, program
+from harness.box.syscalls import ABSENT, NEWEST, REFUSED, SLOWING
 from harness.errors import BoxUnavailableError
 
 ALLOW, KILL, EPERM, ENOSYS, EAFNOSUPPORT = 0x7FFF0000, 0x80000000, 0x50001, 0x50026, 0x50061
@@ -30,7 +31,7 @@ def run(code, number, arch, *arguments):
 @pytest.mark.parametrize(("machine", "column"), [("x86_64", 0), ("aarch64", 1)])
 def test_every_listed_call_is_refused_and_the_rest_allowed(machine, column):
     code, arch = program(machine), ARCH[machine]
-    refused = {pair[column]: name for name, pair in REFUSED.items() if pair[column] is not None}
+    refused = {pair[column]: name for name, pair in {**REFUSED, **NEWEST}.items() if pair[column] is not None}
     absent = {pair[column]: name for name, pair in ABSENT.items() if pair[column] is not None}
     assert len(refused) + len(absent) > 60
     for number in range(500):
@@ -50,6 +51,24 @@ def test_arguments_decide(machine, column):
     assert [run(code, socket, arch, family) for family in (1, 2, 10, 16)] == [ALLOW] * 4
     assert {run(code, socket, arch, family) for family in (0, 17, 31, 38, 40, 44)} == {EAFNOSUPPORT}
     assert [run(code, ioctl, arch, 0, what) for what in (0x5412, 0x541C, 0x5401)] == [EPERM, EPERM, ALLOW]
+
+
+@pytest.mark.parametrize(("machine", "column"), [("x86_64", 0), ("aarch64", 1)])
+def test_nobody_slows_the_worker(machine, column):
+    code, arch = program(machine), ARCH[machine]
+    high = 1 << 32  # the kernel reads an int
+    for numbers, whom, many in SLOWING.values():
+        for pid, answer in ((1, EPERM), (high | 1, EPERM), (0, ALLOW), (2, ALLOW), (11, ALLOW)):
+            assert run(code, numbers[column], arch, *((pid,) if whom == 0 else (0, pid))) == answer
+        for which in many:
+            assert run(code, numbers[column], arch, which, 7) == EPERM
+            assert run(code, numbers[column], arch, high | which, 0) == EPERM
+    rules = json.loads(profile())["syscalls"]
+    for name, (_, whom, many) in SLOWING.items():
+        tests = [rule["args"][0] for rule in rules if rule["names"] == [name]]
+        assert [(t["index"], t["op"], t["value"], t["valueTwo"]) for t in tests] == [
+            (index, "SCMP_CMP_MASKED_EQ", 0xFFFFFFFF, value) for index, value in ((whom, 1), *((0, v) for v in many))
+        ]
 
 
 def test_other_architectures_are_killed():
