@@ -15,6 +15,7 @@ import anyio
 import httpx2
 
 from harness.model.base import Asked, Counted, Dialect, Tally
+from harness.model.blackout import Blackout
 from harness.model.faults import Fault, fault_of
 from harness.model.sse import Event, Events, whole
 from harness.model.tokens import estimate
@@ -138,20 +139,21 @@ class Trial:
         self.tail = bytes(self._body)
 
     async def _stream(self, response: httpx2.Response, media: str) -> None:
-        events = Events()
+        events, blackout = Events(), Blackout(self.request.key)
         try:
             async for part in self._parts(response, MAX_REPLY):
                 for event in events.feed(part):
-                    await self._hand_on(event, media)
+                    await self._take(event, blackout, media)
             for event in events.rest():
-                await self._hand_on(event, media)
+                await self._take(event, blackout, media)
+            for raw in blackout.rest():
+                await self._hand_on(raw, media)
         except ValueError as error:
             raise Fault(f"the stream is malformed: {error}") from None
         if not self.tally.finished:
             raise Fault("the stream was cut")
 
-    async def _hand_on(self, event: Event, media: str) -> None:
-        raw = self.request.without_key(event.raw)
+    async def _take(self, event: Event, blackout: Blackout, media: str) -> None:
         if event.body is not None:
             if "error" in event.body and "choices" not in event.body:
                 said = self.request.without_key(_json(event.body))
@@ -159,6 +161,11 @@ class Trial:
             self.tally.take(event.body)
             if self.request.asked.dropped_usage and event.body.get("choices") == []:
                 return
+        for raw in blackout.feed(event):
+            await self._hand_on(raw, media)
+
+    async def _hand_on(self, raw: bytes, media: str) -> None:
+        raw = self.request.without_key(raw)
         self._body += raw
         if self.tail:
             if not self.started:

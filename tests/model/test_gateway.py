@@ -9,6 +9,8 @@ from model.gateways import CHAT, KEY, client_of, opened, reached
 
 from harness.errors import InputError, ModelError
 from harness.model.base import Caller, MemoryJournal
+from harness.model.blackout import texts
+from harness.testing.model_shapes import Turn
 from harness.testing.scripted_model import ScriptedModel
 
 REQUESTS = {
@@ -340,3 +342,35 @@ async def test_tool_calls_arrive_whole_and_as_streams_and_are_metered(name):
         assert '"run"' in said
         assert "cmd" in said
         assert "ls" in said
+
+
+def cut_at(monkeypatch, size):
+    """Let the scripted model stream pieces of `size` letters instead of words."""
+
+    def pieces(turn):
+        return [turn.text[at : at + size] for at in range(0, len(turn.text), size)]
+
+    monkeypatch.setattr(Turn, "words", property(pieces))
+
+
+@pytest.mark.parametrize("name", STREAMING)
+@pytest.mark.parametrize("size", [1, 7, 100])
+async def test_a_key_that_an_upstream_repeats_in_pieces_is_blacked_out(name, size, monkeypatch):
+    """Pieces are what a stream adds up to for its reader; the words around the key stay."""
+    echoed = f"before{KEY}{KEY}after sk-test- once"
+    path, body = streamed(name)
+    cut_at(monkeypatch, size)
+    environment = {"THE_KEY": KEY}
+    async with (
+        ScriptedModel(echoed) as model,
+        reached(model, environment=environment, api_key_env="THE_KEY") as (server, client),
+    ):
+        said = (await client.post(path, json=body)).text
+    events = [json.loads(row[5:]) for row in said.splitlines() if row.startswith("data:") and "[DONE]" not in row]
+    told = {}
+    for event in events:
+        for place, text in texts(event):
+            told[place] = told.get(place, "") + text
+    assert any("before[key][key]after sk-test- once" in text for text in told.values())
+    assert not any(KEY in text for text in told.values())
+    assert agrees(server, model)
