@@ -116,7 +116,11 @@ class Box(Protocol):
         ...
 
     async def reset(self) -> None:
-        """Kill every process but the worker and empty every writable folder."""
+        """Kill every process but the worker and empty every writable folder, which then looks as in a fresh box.
+
+        Raises InfraError, with the box closed, where something is left: also a connection within the box that the
+        kernel still remembers (TIME_WAIT).
+        """
         ...
 
 

@@ -140,7 +140,7 @@ class LiveBox:
                 await self._within(FILES_S, self._client.reset())
             except GuestError as failure:
                 await self.close("it could not be emptied")
-                raise InfraError(f"the box could not be emptied: {failure}") from None
+                raise InfraError(f"the box could not be emptied, and is closed: {failure}") from None
 
     async def close(self, reason: str = "its owner closed it") -> None:
         """Kill everything in the box. May be called again."""

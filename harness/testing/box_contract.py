@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import anyio
 
 from harness.box.base import FOLDERS, OUT, TMP, WORK, Box, Boxes, BoxSpec, Command, Completed
-from harness.errors import BoxClosedError, ExecTimeoutError, LimitError
+from harness.errors import BoxClosedError, ExecTimeoutError, InfraError, LimitError
 from harness.limits import Limits
 from harness.tree import Entry
 
@@ -280,6 +280,37 @@ class BoxContract:
             for place in (*FOLDERS, TMP):
                 assert await box.get(place, max_bytes=0) == []
             await box.put([Entry(b"f", "file")], WORK)
+
+    async def test_reset_gives_back_modes_and_times(self) -> None:
+        look = (
+            "import os, stat\n"
+            f"places = [os.environ.get('STROP_' + p[1:].upper(), p) for p in {[*FOLDERS]!r}]\n"
+            "places += [os.environ.get('TMPDIR', '/tmp')]\n"
+            "places += ['/dev/shm'] if 'TMPDIR' not in os.environ else []\n"
+            "print([(p, oct(os.stat(p).st_mode), os.stat(p).st_mtime > 1e9, os.listxattr(p)) for p in places])\n"
+        )
+        spoil = "for p in places: os.chmod(p, 0o707); os.utime(p, (12345, 12345))\n"
+        async with self.live() as box:
+            before = (await python(box, look)).stdout
+            spoilt = (await python(box, look + spoil + look)).stdout.splitlines()
+            assert spoilt[0] + b"\n" == before
+            assert spoilt[1] + b"\n" != before
+            await box.reset()
+            assert (await python(box, look)).stdout == before
+
+    async def test_reset_leaves_no_connection(self) -> None:
+        """A box that the kernel remembers connections of is closed, never used again."""
+        listens = "import socket\ns = socket.create_server(('127.0.0.1', 0))\n"
+        speaks = "c = socket.create_connection(s.getsockname()); a, _ = s.accept(); c.close(); a.close()\n"
+        if not self.boxes().isolated:
+            return  # the network is the machine's
+        async with self.live() as box:
+            assert (await python(box, listens)).exit_code == 0
+            await box.reset()
+            assert (await python(box, listens + speaks)).exit_code == 0
+            with expect(InfraError):
+                await box.reset()
+            await _closed(box)
 
     async def test_a_cancelled_exec_closes_the_box(self) -> None:
         async with self.live() as box:

@@ -1,13 +1,16 @@
 """Files in and out of the box, and wiping them. Runs only while nothing else lives in the box."""
 
+import fcntl
 import os
 import stat
+import sys
 
 from frames import CHUNK, DATA, END, ENTRY, ENTRY_HEAD, FAIL, KINDS, OK, ignoring, pack, unpack
 
 MAX_PATH = 4096
 FILE, DIR, SYMLINK, HARDLINK, FIFO, SOCKET, DEVICE, UNKNOWN = range(len(KINDS))
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_GETFLAGS, _SETFLAGS, _OWNERS = 0x80086601, 0x40086602, 0xC0  # FS_IOC_*; nodump and noatime are an owner's to set
 
 
 def put(wire, channel, payload):
@@ -221,8 +224,20 @@ def _kind(info):
     return DEVICE if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else UNKNOWN
 
 
-def wipe(place, keep):
-    """Empty a writable place and give it back its mode. `keep` names what must stay: mount points and their parents."""
+def fresh(places, keep):
+    """{folder: its mode} of the writable places and of what must stay in them, before any other code has run."""
+    modes = {place: os.lstat(place) for place in places}
+    for path in keep:
+        for place in places:
+            if path.startswith(place + b"/") and os.lstat(path).st_dev == modes[place].st_dev:
+                modes[path] = os.lstat(path)
+                break
+    return {path: info.st_mode & 0o7777 for path, info in modes.items()}
+
+
+def wipe(place, keep, modes):
+    """Empty a writable place and make it look new. `keep` names what must stay: mount points and their parents;
+    `modes` is what `fresh` found."""
     root = os.open(b"/", _FOLDER)
     try:
         wipe_below(root, place.lstrip(b"/"), place, keep)
@@ -231,10 +246,25 @@ def wipe(place, keep):
                 wipe_below(root, path.lstrip(b"/"), path, keep)
     finally:
         os.close(root)
-    for name in os.listxattr(place):
+    for path, mode in modes.items():
+        if path == place or path.startswith(place + b"/"):
+            _renew(path, mode)
+
+
+def _renew(path, mode):
+    for name in os.listxattr(path):
         with ignoring(OSError):
-            os.removexattr(place, name)
-    os.chmod(place, 0o777 if place.endswith(b"/tmp") else 0o755)
+            os.removexattr(path, name)
+    here = os.open(path, _FOLDER)
+    try:
+        with ignoring(OSError):  # not every file system has them
+            flags = int.from_bytes(fcntl.ioctl(here, _GETFLAGS, bytes(8))[:4], sys.byteorder)
+            if flags & _OWNERS:
+                fcntl.ioctl(here, _SETFLAGS, (flags & ~_OWNERS).to_bytes(8, sys.byteorder))
+        os.fchmod(here, mode)
+        os.utime(here)
+    finally:
+        os.close(here)
 
 
 def wipe_below(parent, name, place=b"", keep=()):

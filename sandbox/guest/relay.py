@@ -6,6 +6,7 @@ side may have `WINDOW` bytes of a connection under way that the other has not pa
 
 import select
 import socket
+import struct
 
 from frames import CHUNK, LENGTH, ignoring
 
@@ -41,6 +42,8 @@ class Relay:
         """The command is over, and its connections with it."""
         self._poller = None
         for connection in list(self._by_channel.values()):
+            with ignoring(OSError):  # nobody is left to read: a reset, so that the kernel forgets it
+                connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self._drop(connection)
         while True:  # what nobody accepted any more
             try:

@@ -9,7 +9,7 @@ import fcntl
 import os
 import sys
 
-from files import get, put, wipe
+from files import fresh, get, put, wipe
 from frames import (
     CONFIG,
     EXEC,
@@ -30,7 +30,7 @@ from frames import (
 )
 from run import run
 from start import settle
-from sweep import sweep
+from sweep import remembered, sweep
 
 VERSION = b"1"
 BOUND = "bound"  # as an argument: die with the parent, which has one thread
@@ -52,6 +52,7 @@ class Config:
         self.nproc = int(values[b"nproc"])
         self.watch_memory = values[b"watch_memory"] == b"1"
         self.watch_pids = values[b"watch_pids"] == b"1"
+        self.modes = fresh(self.places, self.keep)
         self.relay = None
         self.warm = None
         self.spawns = False
@@ -164,9 +165,13 @@ def _reset(wire, channel, config):
     sweep(init=config.init)
     try:
         for place in config.places:
-            wipe(place, config.keep)
+            wipe(place, config.keep, config.modes)
+        left = remembered() if config.init else 0  # elsewhere the network is the machine's
     except OSError as error:
         wire.send(FAIL, channel, pack([b"%d" % (error.errno or 0), str(error).encode()]))
+        return
+    if left:
+        wire.send(FAIL, channel, pack([b"0", b"the kernel remembers %d of its connections" % left]))
     else:
         wire.send(OK, channel)
 
