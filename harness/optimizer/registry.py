@@ -30,6 +30,9 @@ HOSTED = {
 }
 
 
+_METHODS = ("check", "start", "step", "nominees")
+
+
 def optimizer_names() -> list[str]:
     """Every optimizer that can be asked for by name."""
     return sorted({*BUILT_IN, *HOSTED, *(point.name for point in entry_points(group=GROUP))})
@@ -49,4 +52,12 @@ def make_optimizer(name: str) -> Optimizer:
         raise InputError(
             f"{target!r} cannot be loaded: {error}", key="agent.name", mend="check the module path and its imports"
         ) from error
-    return factory()
+    made = factory()
+    missing = [method for method in _METHODS if not callable(getattr(made, method, None))]
+    if missing:
+        raise InputError(
+            f"{target!r} is no optimizer: it has no {', '.join(missing)}",
+            key="agent.name",
+            mend="see docs/optimizers.md for what an optimizer is",
+        )
+    return made

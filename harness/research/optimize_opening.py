@@ -11,6 +11,7 @@ from harness.errors import InputError
 from harness.evaluation.simulation import load_world
 from harness.evaluation.subject import Subject
 from harness.model.route import DEFAULT
+from harness.optimizer.registry import optimizer_names
 from harness.policy.budget import Budget
 from harness.policy.schema import Policy
 from harness.records import Json, Outcome
@@ -26,7 +27,15 @@ from harness.research.vault import vault_rollouts
 
 def make_proposer(name: str, config: Mapping[str, Json]) -> Agent:
     """The agent or optimizer called `name`. Raises InputError."""
-    return OptimizerAgent.of(name, config) if is_optimizer(name) else make_agent(name, config)
+    if is_optimizer(name):
+        return OptimizerAgent.of(name, config)
+    try:
+        return make_agent(name, config)
+    except InputError as error:
+        if ":" in name or error.key != "agent.name":
+            raise
+        mend = f"{error.mend}; or an optimizer: {', '.join(optimizer_names())}"
+        raise InputError(error.problem, key=error.key, mend=mend) from None
 
 
 def check_subject(agent: Agent, subject: Subject, policy: Policy) -> None:

@@ -32,6 +32,7 @@ from harness.repo.store import FOLDER_NAME, TreeStore
 from harness.research.baseline import measure_root
 from harness.research.engine import Engine
 from harness.research.opening import assemble, recorded_policy, run_body
+from harness.research.optimize import is_optimizer
 from harness.research.roles import given
 from harness.research.run import single
 from harness.research.seeds import sown
@@ -131,6 +132,9 @@ async def _read(folder: Path) -> _Record:
 
 
 def _agent_is_a_function(policy: Policy) -> bool:
+    """An optimizer is none: what it asks for depends on what was left of the budget when it asked."""
+    if is_optimizer(policy.agent.name):
+        return False
     config: Any = policy.agent.config
     return not getattr(make_agent(policy.agent.name, config), "boxed", False)
 

@@ -9,6 +9,7 @@ from support.toy import NOISY_TRAIN, make_toy
 from harness import open_run
 from harness.errors import IntegrityError
 from harness.research.replay import replay
+from harness.resources import resource
 from harness.testing.scripted_model import ScriptedModel
 
 
@@ -57,3 +58,11 @@ async def test_what_an_agent_did_in_a_box_is_taken_as_recorded(tmp_path):
     folder = await played(make_toy(tmp_path / "toy"), tmp_path / "runs", chosen, workers=1)
     found = await replay(folder)
     assert (found.tickets, found.proposals) == (2, 0)
+
+
+async def test_an_optimizers_run_is_taken_again_with_its_proposals_as_recorded(tmp_path):
+    chosen = {"agent.name": "gepa", "budget.rollouts": 400}
+    folder = await played(resource("archives") / "prompt-world", tmp_path / "runs", chosen)
+    found = await replay(folder)
+    assert found.tickets >= 1
+    assert (found.proposals, found.vault) == (0, True)
