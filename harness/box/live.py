@@ -7,6 +7,7 @@ whole box and returns when nothing of it is left.
 from __future__ import annotations
 
 import errno
+import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,8 @@ from harness.box.base import FOLDERS, TMP, Command, Completed
 from harness.box.client import Captured, Client, Ended, GuestError, Request
 from harness.box.prefix import Python
 from harness.box.relay import Link, environment
-from harness.errors import BoxClosedError, ExecTimeoutError, InfraError, LimitError
+from harness.box.wire import MAX_FRAME
+from harness.errors import BoxClosedError, ExecTimeoutError, InfraError, InputError, LimitError
 from harness.limits import Limits
 from harness.tree import Entry
 
@@ -177,6 +179,26 @@ class LiveBox:
         return self._place.path(clean)
 
     def _request(self, command: Command) -> Request:
+        """`command` in the worker's paths. Raises InputError for one that no box could be told."""
+        if not command.argv:
+            raise InputError("a command needs at least the name of a program", key="argv")
+        if math.isnan(command.deadline_s):
+            raise InputError("a deadline is a number of seconds", key="deadline_s")
+        try:
+            request = self._spelled(command)
+        except UnicodeEncodeError as error:
+            raise InputError(f"cannot be told to a program: {error}", key="a command") from None
+        said = (*request.argv, *request.env, *request.env.values(), request.cwd)
+        if any(b"\0" in part for part in said) or any(not name or b"=" in name for name in request.env):
+            raise InputError("has a zero byte, or a variable without a name or with = in it", key="a command")
+        if sum(len(part) + 4 for part in said) > MAX_FRAME - 256:
+            mend = "put what is long into a file, or into its standard input"
+            raise InputError(
+                f"words and environment are longer than {MAX_FRAME // 1024} kB", key="a command", mend=mend
+            )
+        return request
+
+    def _spelled(self, command: Command) -> Request:
         place = self._place
         argv = [place.path(argument) for argument in command.argv]
         if argv[0] == "python":
@@ -185,7 +207,7 @@ class LiveBox:
         return Request(
             argv=[argument.encode() for argument in argv],
             env={name.encode(): value.encode() for name, value in env.items()},
-            cwd=self._place.path(command.cwd).encode(),
+            cwd=place.path(command.cwd).encode(),
             stdin=command.stdin,
             deadline_s=command.deadline_s,
         )

@@ -58,6 +58,10 @@ def explain(error: StropError) -> int:
 
 def refused(error: OSError) -> int:
     """Say what the machine would not do; returns the exit code. Without a name it was standard output."""
+    if error.errno in {errno.EMFILE, errno.ENFILE}:
+        typer.echo(f"strop: error: {error.strerror}", err=True)
+        typer.echo("  mend: raise the limit on open files, e.g. `ulimit -n 4096`, then do it again", err=True)
+        return CANNOT
     if error.filename is None:
         silence(sys.stdout)
     what = _printable(str(error.filename))[:200] if error.filename is not None else "standard output"
@@ -130,6 +134,9 @@ def _explain_group(group: BaseExceptionGroup[BaseException]) -> int:
             return explain(error)
     if any(isinstance(error, KeyboardInterrupt) for error in found):
         return INTERRUPTED
+    for error in found:
+        if isinstance(error, OSError) and error.errno in THE_MACHINE:
+            return refused(error)
     if isinstance(found[0], Exception):
         if os.environ.get("STROP_DEBUG") == "1":
             traceback.print_exception(group)

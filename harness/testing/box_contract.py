@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import anyio
 
 from harness.box.base import FOLDERS, OUT, TMP, WORK, Box, Boxes, BoxSpec, Command, Completed
-from harness.errors import BoxClosedError, ExecTimeoutError, InfraError, LimitError
+from harness.errors import BoxClosedError, ExecTimeoutError, InfraError, InputError, LimitError
 from harness.limits import Limits
 from harness.tree import Entry
 
@@ -80,6 +80,23 @@ class BoxContract:
         assert small.memory_mb is not None
         assert 100 < large.memory_mb < 400
         assert 0 < small.memory_mb < large.memory_mb - 80
+
+    async def test_a_command_that_cannot_be_told_is_refused_and_the_box_goes_on(self) -> None:
+        bad = (
+            Command((), 5),
+            Command(("python\ud800",), 5),
+            Command(("python", "a\0b"), 5),
+            Command(("python", "x" * (1 << 18)), 5),
+            Command(("python",), 5, env={"A": "\ud800"}),
+            Command(("python",), 5, env={"": "x"}),
+            Command(("python",), 5, cwd="/work\ud800"),
+            Command(("python",), float("nan")),
+        )
+        async with self.live() as box:
+            for command in bad:
+                with expect(InputError):
+                    await box.exec(command)
+            assert (await python(box, "print(1)")).stdout == b"1\n"
 
     async def test_a_signal_is_a_negative_exit_code(self) -> None:
         async with self.live() as box:

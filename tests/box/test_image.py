@@ -16,6 +16,12 @@ def test_what_is_no_tar_is_refused(tmp_path):
         import_rootfs("strop-test", tmp_path / "x.tar")
 
 
+def test_a_tar_that_cannot_be_read_is_said(tmp_path):
+    for path, reason in ((tmp_path / "none.tar", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(InputError, match=reason):
+            import_rootfs("strop-test", path)
+
+
 def test_a_closure_holds_each_file_once_where_it_really_lies(tmp_path):
     real = tmp_path / "real"
     (real / "sub").mkdir(parents=True)

@@ -115,6 +115,22 @@ def test_a_machine_without_git_is_a_missing_environment(tmp_path):
     assert "MissingEnvironmentError" in done.stderr
 
 
+def test_too_few_open_files_are_3_and_name_the_limit(tmp_path):
+    program = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))\n"
+    program += "from harness.cli import main; main(['doctor', '--box', 'embedded'])"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "STROP_RUNS": str(tmp_path)},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "ulimit -n" in done.stdout + done.stderr
+    assert "fault" not in done.stderr
+
+
 @pytest.mark.parametrize("words", ["'log', '--json'", "'status'", "'--help'"])
 def test_an_output_that_is_full_is_3_and_says_so(runs, words):
     program = f"from harness.cli import main; main([{words}])"
