@@ -28,7 +28,7 @@ class Waiting(SimulatedHost):
     limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(SLOTS))
     spans: list = field(default_factory=list)
 
-    async def evaluate(self, texts, examples, tag=""):
+    async def evaluate(self, texts, examples, tag="", within=None):
         found = await super().evaluate(texts, examples, tag)
 
         async def one(example):

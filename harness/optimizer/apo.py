@@ -29,7 +29,8 @@ class ApoSettings(Settings):
     """Names of both APO programs in use are taken: `max_iterations` is `beam_rounds`, and so on.
 
     `score_threshold` ends the run when the leader's full val score reaches it; `patience` rounds in a row that gain
-    less than `min_improvement_threshold` end it too (0: never).
+    less than `min_improvement_threshold` end it too (0: never). What a batch has not finished in
+    `rollout_batch_timeout` seconds is ended and counts as a failure in its mean.
     """
 
     beam_rounds: int = Field(default=3, ge=1, validation_alias=AliasChoices("beam_rounds", "max_iterations"))
@@ -37,6 +38,7 @@ class ApoSettings(Settings):
     branch_factor: int = Field(default=4, ge=1)
     gradient_batch_size: int = Field(default=4, ge=1)
     val_batch_size: int = Field(default=16, ge=1)
+    rollout_batch_timeout: float = Field(default=3600.0, gt=0)
     run_initial_validation: bool = True
     diversity_temperature: float = Field(default=1.0, ge=0)
     paraphrases: int = Field(default=0, ge=0)
@@ -76,7 +78,7 @@ class Apo:
         pool.add(seed_texts(host))
         best: list[Any] = [0, None]
         if settings.run_initial_validation:
-            found = await host.evaluate(pool.texts(0), host.examples("val"), "full")
+            found = await host.evaluate(pool.texts(0), host.examples("val"), "full", settings.rollout_batch_timeout)
             pool.record(0, found)
             best = [0, list(score_of(found, host.floor))]
         return {
@@ -103,7 +105,7 @@ class Apo:
         children = await self._children(host, settings, pool, state["beam"], memory, n)
         ranked = await _on_val_batch(host, settings, pool, [*state["beam"], *children], n)
         leader = ranked[0]
-        full = await host.evaluate(pool.texts(leader), host.examples("val"), "full")
+        full = await host.evaluate(pool.texts(leader), host.examples("val"), "full", settings.rollout_batch_timeout)
         if leader not in state["leaders"]:
             pool.record(leader, full)
         score, before = list(score_of(full, host.floor)), state["best"][1]
@@ -162,7 +164,7 @@ class Apo:
     ) -> tuple[str, list[str | None]]:
         """(critique, new texts): run a train batch, criticise, edit, paraphrase."""
         texts, tag = pool.texts(parent), f"apo/{at[0]}/{at[1]}"
-        results = await host.evaluate(texts, _gradient_batch(host, settings, at), tag)
+        results = await host.evaluate(texts, _gradient_batch(host, settings, at), tag, settings.rollout_batch_timeout)
         warm = settings.diversity_temperature
         sections = [
             ("module", slot.module),
@@ -198,7 +200,10 @@ async def _on_val_batch(host: Host, settings: ApoSettings, pool: Pool, candidate
     """`candidates` by their score on this round's val batch, best first; older ones win ties."""
     batch = sample(host.rng("apo/val", n), host.examples("val"), settings.val_batch_size)
     found: list[list[Result]] = await together(
-        [lambda k=k: host.evaluate(pool.texts(k), batch, f"round{n}") for k in candidates]
+        [
+            lambda k=k: host.evaluate(pool.texts(k), batch, f"round{n}", settings.rollout_batch_timeout)
+            for k in candidates
+        ]
     )
     scores = dict(zip(candidates, (score_of(results, host.floor) for results in found), strict=True))
     return sorted(candidates, key=lambda k: (-scores[k][0], -scores[k][1], k))

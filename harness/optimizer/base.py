@@ -182,11 +182,13 @@ class Host(Protocol):
         """The examples of train or val, in a fixed order. Holdout and vault do not exist here."""
         ...
 
-    async def evaluate(self, texts: Mapping[str, str], examples: Sequence[Example], tag: str = "") -> list[Result]:
+    async def evaluate(
+        self, texts: Mapping[str, str], examples: Sequence[Example], tag: str = "", within: float | None = None
+    ) -> list[Result]:
         """Run one candidate on examples, concurrently; results in their order, one for every example asked.
 
         The same candidate, example and tag is run and paid for once. Raises BudgetError before anything is run when not
-        all of it fits.
+        all of it fits. What is not finished `within` so many seconds is ended, and its result is a timeout.
         """
         ...
 

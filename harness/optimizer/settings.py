@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Self
+from typing import Self, cast
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from harness.errors import InputError
 from harness.records import Json
 
 
 class Settings(BaseModel):
-    """Base of every optimizer's settings: an unknown key is an error."""
+    """Base of every optimizer's settings: an unknown key is an error, text is no number, true is no 1."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, strict=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _fixed(cls, value: object) -> object:
+        return tuple(cast("list[object]", value)) if isinstance(value, list) else value
 
     @classmethod
     def read(cls, values: Mapping[str, Json]) -> Self:

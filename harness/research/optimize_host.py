@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
+import anyio
 import numpy as np
 
 from harness.errors import BudgetError
@@ -34,7 +35,7 @@ from harness.optimizer.together import together
 from harness.policy.budget import Budget
 from harness.policy.locks import Globs
 from harness.policy.schema import SubjectFile
-from harness.records import Json, Outcome, RolloutKey, Split
+from harness.records import Json, Outcome, RolloutKey, Split, Status
 from harness.repo.objects import encode
 from harness.repo.store import TreeStore
 from harness.research.optimize_source import Source, floor_of, oriented
@@ -114,7 +115,9 @@ class RunHost:
         """See `Host`."""
         return self._parts[part]
 
-    async def evaluate(self, texts: Mapping[str, str], examples: Sequence[Example], tag: str = "") -> list[Result]:
+    async def evaluate(
+        self, texts: Mapping[str, str], examples: Sequence[Example], tag: str = "", within: float | None = None
+    ) -> list[Result]:
         """See `Host`."""
         tree = tree_of(self.file, self.root, texts)
         tree_id, _ = encode(tree)
@@ -123,7 +126,8 @@ class RunHost:
         # paid for before anything is awaited, so that who is refused depends on the order of asking alone
         self.pay({key for key in keys if key not in self.paid and measured(key) not in self.known})
         await self.store.write(tree)
-        outcomes = await together([partial(self._run, key, tree, one) for key, one in zip(keys, examples, strict=True)])
+        pairs = zip(keys, examples, strict=True)
+        outcomes = await together([partial(self._in_time, key, tree, one, within) for key, one in pairs])
         results = [self.source.result(one, outcome) for one, outcome in zip(examples, outcomes, strict=True)]
         if not self.judge:
             return results
@@ -199,6 +203,12 @@ class RunHost:
         orders = both_orders(asked, reply, _reference(example.expected), self.judge, f"judge/{example.key}")
         replies = [await self.complete(Role.EVALUATES, request) for request in orders]
         return verdict(replies[0].text, replies[1].text, self.judge)
+
+    async def _in_time(self, key: RolloutKey, tree: Tree, example: Example, within: float | None) -> Outcome:
+        with anyio.move_on_after(within):
+            return await self._run(key, tree, example)
+        late = Outcome(Status.TIMEOUT, detail=f"not finished {within:g} s after its batch began")
+        return await self.rollouts.run(key, tree, _Had(late))  # kept, so that a resumed run finds the same
 
     async def _run(self, key: RolloutKey, tree: Tree, example: Example) -> Outcome:
         known = self.known.get(measured(key))

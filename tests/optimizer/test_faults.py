@@ -1,7 +1,11 @@
-"""Each fault measured in the field's optimizers, as a test that fails on the fault."""
+"""Each fault measured in the field's optimizers, as a test that fails on the fault; `FAULTS` says which is which."""
 
+import ast
 import json
+import random
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from harness.errors import BudgetError, InputError
@@ -17,10 +21,32 @@ from harness.streams import stream
 from harness.testing.prompt_critic import PromptCritic
 from harness.testing.prompt_host import SimulatedHost
 from harness.testing.prompt_world import questions
-from optimizer.worlds import SMALL, Jittery, Mute, Plugged, PulledPlugError, Raising, Saying, Slotted
+from optimizer.worlds import SMALL, Counting, Jittery, Mute, Plugged, PulledPlugError, Raising, Saying, Slotted
 
 NAMES = sorted(BUILT_IN)
 MODELLED = [name for name in NAMES if name != "bootstrap"]
+HERE = Path(__file__).parent
+FAULTS = {
+    "an unfinished rollout is dropped from the mean": "test_a_timeout_counts_in_the_mean",
+    "a late rollout is never cancelled": "test_deadline.py::test_what_is_late_is_a_timeout_paid_once_and_kept",
+    "a crash beats a negative score": "test_a_crash_never_beats_a_negative_score",
+    "literal braces break every rollout": "test_admit.py::test_literal_braces_are_text",
+    "a dropped placeholder wins": "test_an_edit_that_drops_a_placeholder_is_never_run",
+    "fences and preamble are adopted": "test_admit.py::test_fences_tags_quotes_and_preamble_come_off",
+    "a None or truncated reply is adopted": "test_a_mute_or_cut_off_model_is_never_adopted",
+    "the same prompt is scored again and again": "test_the_same_text_is_scored_once",
+    "everything is sequential": "test_what_can_run_at_once_does",
+    "the budget is checked at the top of the loop": "test_budget_is_never_overrun_and_its_end_is_an_end",
+    "concurrent budgets overrun": "test_concurrent_proposals_stay_within_the_budget",
+    "a resumed run differs": "test_a_crash_at_any_call_resumes_to_the_same_end",
+    "train and val share keys": "test_the_hosts_keys_tell_train_from_val",
+    "an always-raising task loops for ever": "test_an_always_raising_task_ends",
+    "a merge of all-zero ancestors raises": "test_a_merge_of_candidates_without_any_score_is_no_error",
+    "unseeded global randomness": "test_global_randomness_is_neither_read_nor_moved",
+    "a playbook grows without bound": "test_a_playbook_is_bounded_and_holds_nothing_twice",
+    "seed 0 is ignored": "test_seed_zero_counts_and_equal_seeds_agree",
+    "the winner is chosen where it is reported": "../research/test_optimize.py::test_no_optimizer_sees_holdout_or_vault",
+}
 
 
 def host(kind=SimulatedHost, **more):
@@ -30,6 +56,13 @@ def host(kind=SimulatedHost, **more):
 
 def ok(score):
     return Result("train/1", Status.OK, score)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_of_the_field_has_its_test(fault):
+    file, _, name = FAULTS[fault].rpartition("::")
+    tree = ast.parse((HERE / (file or Path(__file__).name)).read_text("utf-8"))
+    assert name in {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
 
 
 async def test_every_optimizer_has_a_small_setting_and_ends():
@@ -99,6 +132,36 @@ async def test_seed_zero_counts_and_equal_seeds_agree(name):
     ends = [await optimize(make_optimizer(name), host(seed=seed), SMALL[name]) for seed in (0, 0, 1)]
     assert ends[0] == ends[1]
     assert ends[0] != ends[2]
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_global_randomness_is_neither_read_nor_moved(name):
+    ends = []
+    for seed in (1, 2):
+        random.seed(seed)
+        np.random.seed(seed)
+        before = random.getstate(), np.random.get_state()[1].tolist()
+        ends.append(await optimize(make_optimizer(name), host(), SMALL[name]))
+        assert before == (random.getstate(), np.random.get_state()[1].tolist())
+    assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "least"),
+    [
+        ("ape", {"arms": 4}, 4),
+        ("apo", {"beam_width": 2, "branch_factor": 3}, 6),
+        ("bootstrap", {"sets": 6}, 6),
+        ("gepa", {"parallel": 6, "iterations": 12}, 6),
+        ("mipro", {"instructions": 4}, 4),
+        ("opro", {"proposals": 6}, 6),
+        ("protegi", {"arms": 4}, 4),
+    ],
+)
+async def test_what_can_run_at_once_does(name, config, least):
+    at = host(Counting)
+    await optimize(make_optimizer(name), at, {**SMALL[name], **config})
+    assert at.most >= least
 
 
 @pytest.mark.parametrize("name", MODELLED)

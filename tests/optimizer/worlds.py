@@ -62,8 +62,8 @@ class Plugged(SimulatedHost):
     dies_at: int = 10**9
     calls: int = 0
 
-    async def evaluate(self, texts, examples, tag=""):
-        found = await super().evaluate(texts, examples, tag)
+    async def evaluate(self, texts, examples, tag="", within=None):
+        found = await super().evaluate(texts, examples, tag, within)
         self._count()
         return found
 
@@ -84,11 +84,32 @@ class Jittery(SimulatedHost):
 
     jitter: int = 0
 
-    async def evaluate(self, texts, examples, tag=""):
-        found = await super().evaluate(texts, examples, tag)
+    async def evaluate(self, texts, examples, tag="", within=None):
+        found = await super().evaluate(texts, examples, tag, within)
         for _ in range(int(stream(self.jitter, "jitter", tag, str(texts)).integers(6))):
             await anyio.lowlevel.checkpoint()
         return found
+
+
+@dataclass
+class Counting(SimulatedHost):
+    """Counts the calls that are under way at once, evaluations and completions together."""
+
+    now: int = 0
+    most: int = 0
+
+    async def evaluate(self, texts, examples, tag="", within=None):
+        return await self._counted(super().evaluate(texts, examples, tag, within))
+
+    async def complete(self, role, request):
+        return await self._counted(super().complete(role, request))
+
+    async def _counted(self, call):
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await anyio.lowlevel.checkpoint()
+        self.now -= 1
+        return await call
 
 
 @dataclass
