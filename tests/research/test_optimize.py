@@ -132,6 +132,7 @@ async def test_killed_anywhere_it_ends_like_the_uninterrupted_run(tmp_path):
         done = session("resume" if number else "open", folder if number else WORLD, runs, place)
         assert done.returncode != 0, (place, done.stdout)
     end = session("resume", folder, runs)
+    assert end.returncode == 0, end.stderr
     summary, expected = (json.loads(text.strip().splitlines()[-1]) for text in (end.stdout, whole.stdout))
     assert summary["ledger_head"] == expected["ledger_head"]
     assert summary["budget"]["rollouts"]["used"] == expected["budget"]["rollouts"]["used"]
