@@ -6,6 +6,7 @@ written for the agent below the current folder.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -16,6 +17,8 @@ class Agent:
     """JSON-RPC, one message a line, both ways."""
 
     def __init__(self, argv):
+        if argv[0] == "python" and shutil.which("python") is None:
+            argv = [sys.executable, *argv[1:]]  # Debian has python3 alone
         self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.number = 0
 

@@ -185,3 +185,9 @@ async def test_an_agent_that_speaks_acp(box):
     async with benched(box=box) as (bench, _):
         proposal = await made(AcpAgent({"argv": ["python" if box == "embedded" else sys.executable, "-c", ACP]}), bench)
     assert child_of(proposal) == {"train.py": "RATE = 0.4\n", "locked.py": "KEY = 1\n"}
+
+
+async def test_an_acp_agent_in_python_starts_where_no_program_has_that_name():
+    async with benched() as (bench, _):
+        proposal = await made(AcpAgent({"argv": ["python", "-c", ACP], "env": ["PATH=/nowhere"]}), bench)
+    assert child_of(proposal)["train.py"] == "RATE = 0.4\n"

@@ -198,3 +198,10 @@ def session_of(*, vault, visible):
         standing=SimpleNamespace(variants={"v0": root}, incumbent=root, deterministic=True),
         subject=SimpleNamespace(splits=sized),
     )
+
+
+async def test_a_subject_whose_agent_needs_a_model_is_looked_at_without_one(tmp_path):
+    subject = make_toy(tmp_path / "toy")
+    chat = {"agent.name": "chat", "models.main.base_url": "http://127.0.0.1:9/v1"}
+    async with bench(subject, overrides=chat) as (session, _):
+        assert session.policy.agent.name == "chat"
