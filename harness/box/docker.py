@@ -87,7 +87,7 @@ class DockerBoxes:
         except MissingEnvironmentError as error:
             raise BoxUnavailableError("docker boxes", reason=error.reason, mend=error.mend) from None
         except StropError as error:
-            raise BoxUnavailableError("docker boxes", reason=error.message, mend=_MEND) from None
+            raise BoxUnavailableError("docker boxes", reason=error.message, mend=_mend(error.message)) from None
         if done.stdout.strip() != b"42":
             said = (done.stderr or done.stdout)[-300:]
             raise BoxUnavailableError("docker boxes", reason=f"python said {said!r}", mend=_MEND)
@@ -120,7 +120,7 @@ class DockerBoxes:
         try:
             image = await self._engine.call("find the image", lambda api: api.inspect_image(self.image))
         except InfraError as error:
-            raise BoxUnavailableError("docker boxes", reason=error.message, mend=_MEND) from None
+            raise BoxUnavailableError("docker boxes", reason=error.message, mend=_mend(error.message)) from None
         settings: Mapping[str, list[str] | None] = image["Config"] or {}
         self._env = dict(pair.split("=", 1) for pair in settings.get("Env") or () if "=" in pair)
         self._info = info
@@ -348,6 +348,12 @@ _MEND = (
     "`strop image build`, or without a registry `strop image import --from-host`; then name it under box.image "
     f"(by default {IMAGE})"
 )
+_BUSY = "see whether the engine answers (`docker info`) or is only busy, and try again; or run with --box embedded"
+
+
+def _mend(reason: str) -> str:
+    slow = ("timed out", "did not answer", "did not start", "nothing listens")
+    return _BUSY if any(mark in reason for mark in slow) else _MEND
 
 
 def _guest() -> bytes:

@@ -7,6 +7,7 @@ and of Docker Desktop are tried in this order.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -41,11 +42,19 @@ class Endpoint:
 
     def served(self) -> bool:
         """False for a Unix socket that nobody serves: the docker SDK would leave its own attempt to the collector."""
+        return self._knock() == 0
+
+    def denied(self) -> bool:
+        """Whether it is a Unix socket that this user may not use."""
+        return self._knock() in {errno.EACCES, errno.EPERM}
+
+    def _knock(self) -> int:
+        """The errno of connecting to a Unix socket; 0 for any other address."""
         if not self.url.startswith(_UNIX):
-            return True
+            return 0
         with socket.socket(socket.AF_UNIX) as door:
             door.settimeout(PATIENCE_S)
-            return door.connect_ex(self.url.removeprefix(_UNIX)) == 0
+            return door.connect_ex(self.url.removeprefix(_UNIX))
 
 
 def endpoints() -> list[Endpoint]:
@@ -62,12 +71,20 @@ def endpoints() -> list[Endpoint]:
 
 def sockets() -> list[str]:
     """Where engines listen that nothing names: the system's, rootless, Docker Desktop."""
+    found = [f"{_UNIX}{place}" for place in _places() if os.access(place, os.R_OK | os.W_OK)]
+    return [url for url in found if Endpoint(url, "").served()]
+
+
+def locked() -> list[str]:
+    """Those of these places where a socket is that this user may not use."""
+    return [url for url in (f"{_UNIX}{place}" for place in _places()) if Endpoint(url, "").denied()]
+
+
+def _places() -> list[Path]:
     runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
     home = Path.home()
     places = [Path("/var/run/docker.sock"), Path(runtime) / "docker.sock"]
-    places += [home / ".docker/run/docker.sock", home / ".docker/desktop/docker.sock"]
-    found = [f"{_UNIX}{place}" for place in places if os.access(place, os.R_OK | os.W_OK)]
-    return [url for url in found if Endpoint(url, "").served()]
+    return [*places, home / ".docker/run/docker.sock", home / ".docker/desktop/docker.sock"]
 
 
 def _config() -> Path:

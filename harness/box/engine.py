@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 
 from harness.box import dial
-from harness.box.endpoint import Endpoint, endpoints
+from harness.box.endpoint import Endpoint, endpoints, locked
 from harness.errors import InfraError, MissingEnvironmentError
 
 CALL_S = 30.0  # a socket that says nothing for so long belongs to an engine that does not answer
@@ -36,7 +36,11 @@ def connect(seconds: float = CALL_S) -> Api:
 
 
 _START = "start Docker, or set DOCKER_HOST to where it runs"
-_ALLOW = "ask for access to the engine (often: membership of the group docker), or run with --box embedded"
+_ALLOW = (
+    "ask for access to the engine (most often: join the group docker with `sudo usermod -aG docker $USER` and log in "
+    "anew), use a rootless engine, or run with --box embedded"
+)
+DIAL_S = 10.0  # an engine that says nothing for so long when it is first spoken to
 
 
 def _connect(seconds: float) -> tuple[Endpoint, Api]:
@@ -46,20 +50,44 @@ def _connect(seconds: float) -> tuple[Endpoint, Api]:
     denied = False
     for endpoint in endpoints():
         if not endpoint.served():
-            tried.append(f"nothing listens at {endpoint.url}, named by {endpoint.named_by}")
+            denied = denied or endpoint.denied()
+            what = "permission denied" if endpoint.denied() else "nothing listens"
+            tried.append(f"{what} at {endpoint.url}, named by {endpoint.named_by}")
             continue
         client = None
         try:
-            client = _client(endpoint, seconds)
+            client = _client(endpoint, min(seconds, DIAL_S))
             client.ping()
+            client.timeout = int(seconds)
         except (DockerException, OSError, ValueError) as error:
             denied = denied or "ermission denied" in str(error)
-            tried.append(f"{endpoint.url}, named by {endpoint.named_by}: {str(error)[:200]}")
+            tried.append(f"{endpoint.url}, named by {endpoint.named_by}: {_plain(error)}")
             if client is not None:
                 client.close()
         else:
             return endpoint, client
+    if not tried:
+        tried = [f"permission denied at {url}" for url in locked()]
+        denied = bool(tried)
     raise MissingEnvironmentError("docker", reason="; ".join(tried) or "no engine", mend=_ALLOW if denied else _START)
+
+
+def _plain(error: Exception) -> str:
+    """What went wrong, out of the clients' nested texts."""
+    text = str(error)
+    for mark, said in _SAID.items():
+        if mark in text:
+            return said
+    return text[:200]
+
+
+_SAID = {
+    "ermission denied": "permission denied",
+    "timed out": "it does not answer in time",
+    "Connection refused": "nothing listens there",
+    "Name or service not known": "no such host",
+    "Temporary failure in name resolution": "no such host",
+}
 
 
 def _client(endpoint: Endpoint, seconds: float) -> Api:

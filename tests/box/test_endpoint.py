@@ -7,8 +7,10 @@ import shutil
 import socket
 import ssl
 import subprocess
+import tempfile
 import threading
 import warnings
+from pathlib import Path
 
 import pytest
 from support.doorway import Doorway
@@ -113,6 +115,56 @@ def test_sockets_of_a_rootless_engine_and_of_desktop_are_found_when_served(nothi
         one.listen()
         two.listen()
         assert endpoint.sockets() == [*before, f"unix://{rootless}", f"unix://{desktop}"]
+
+
+def as_a_stranger(program):
+    """Run `program` as a uid that owns nothing, in a fork; the text that it leaves."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = "nothing"
+        try:
+            os.setgroups([])
+            os.setresgid(65534, 65534, 65534)
+            os.setresuid(65534, 65534, 65534)
+            program()
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error} {getattr(error, 'mend', '')}"
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading, encoding="utf-8") as said:
+        return said.read()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs to become another user")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@pytest.mark.parametrize("named", [False, True])
+def test_a_socket_that_is_denied_is_said_and_not_that_there_is_no_engine(monkeypatch, named):
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as door:
+        Path(folder).chmod(0o755)
+        monkeypatch.setenv("HOME", folder)
+        path = Path(folder) / "docker.sock"
+        door.bind(str(path))
+        door.listen()
+        path.chmod(0o660)
+        monkeypatch.setattr(endpoint, "_places", lambda: [path])
+        if named:
+            monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
+        said = as_a_stranger(engine.connect)
+    assert f"permission denied at unix://{path}" in said
+    assert "join the group docker" in said
+
+
+def test_an_engine_that_says_nothing_is_given_up_soon_and_said_plainly(monkeypatch, tmp_path):
+    monkeypatch.setattr(engine, "DIAL_S", 1.0)
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(tmp_path / "s"))
+        door.listen()
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path / 's'}")
+        with pytest.raises(MissingEnvironmentError, match="named by DOCKER_HOST: it does not answer in time"):
+            engine.connect()
 
 
 async def works(owner):
