@@ -272,6 +272,8 @@ _CHECKS: Mapping[str, Check] = {
     "memory, one process": _memory("one"),
     "memory, many processes": _memory("many"),
     "memory, unmapped pages": _memory("hidden"),
+    "memory, page tables": _memory("tables"),
+    "memory, sockets": _memory("sockets"),
     "fork bomb": _bomb,
     "file names": _names,
     "daemon that holds the pipe": _daemon,

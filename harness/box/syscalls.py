@@ -104,3 +104,4 @@ SLOWING: dict[str, tuple[tuple[int, int], int, tuple[int, ...]]] = {
     "sched_setscheduler": ((144, 119), 0, ()),
     "setpriority": ((141, 140), 1, (1, 2)),  # PRIO_PGRP, PRIO_USER
 }
+SETSOCKOPT = (54, 208)

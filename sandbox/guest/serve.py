@@ -54,6 +54,7 @@ class Config:
         self.watch_pids = values[b"watch_pids"] == b"1"
         self.modes = fresh(self.places, self.keep)
         self.relay = None
+        self.sockets = None
         self.warm = None
         self.spawns = False
         self._oom = oom

@@ -1,10 +1,13 @@
 """The polling watchdog: what a program holds, for machines where no cgroup can be had.
 
-Counted: resident memory of every process, shared anonymous mappings at their full size (they stay when no page is
-mapped), and what lies in the box's tmpfs. A process that made itself unreadable is counted at its virtual size.
+Counted: resident memory and page tables of every process, shared anonymous mappings at their full size (they stay when
+no page is mapped), what lies in the box's tmpfs and what its sockets hold. A process that made itself unreadable is
+counted at its virtual size.
 """
 
 import os
+
+from sockets import Sockets
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 INODE_BYTES = 4096  # one name may stand for this much of the disk limit
@@ -34,8 +37,8 @@ def over(config, pids):
         rough, shared = 0, {}
         for pid in pids:
             rough += _resident(pid, shared)
-        rough += disk + sum(shared.values())
-        if rough > config.memory and _exact(pids) + disk + sum(shared.values()) > config.memory:
+        apart = disk + sum(shared.values()) + sum(map(_page_tables, pids)) + _in_sockets(config)
+        if rough + apart > config.memory and _exact(pids) + apart > config.memory:
             return "memory"
     return ""
 
@@ -72,6 +75,25 @@ def _resident(pid, shared):
                 low, high = span.split(b"-")
                 shared[inode] = max(shared.get(inode, 0), int(high, 16) - int(low, 16))
     return resident
+
+
+def _page_tables(pid):
+    """Bytes; a page that was only read costs its process nothing else."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            found = file.read().partition(b"\nVmPTE:")[2].split(maxsplit=1)
+    except OSError:
+        return 0
+    return int(found[0]) * 1024 if found else 0
+
+
+def _in_sockets(config):
+    """Bytes; 0 where the network is the host's."""
+    if not config.init:
+        return 0
+    if config.sockets is None:
+        config.sockets = Sockets()
+    return config.sockets.held()
 
 
 def _exact(pids):

@@ -186,3 +186,48 @@ async def test_any_number_may_close_a_box_at_once():
     async with boxes.open(BoxSpec(owner="closed-thrice")) as box, anyio.create_task_group() as group:
         for _ in range(3):
             group.start_soon(box.close)
+
+
+_MEASURE = """
+import socket, sys
+sys.path.insert(0, "/run/guest")
+from sockets import Sockets
+measured = Sockets()
+if sys.argv[1] == "estimated": measured._asked = None
+def fill(end, block=1 << 16):
+    end.setblocking(False); sent = 0
+    try:
+        while True: sent += end.send(bytes(block))
+    except BlockingIOError: return sent
+def unix(kind, close):
+    sent = 0
+    for _ in range(10):
+        ends = socket.socketpair(socket.AF_UNIX, kind); keep.append(ends); sent += fill(ends[0], 1 << 13)
+        if close: ends[0].close()
+    return sent
+def tcp():
+    door = socket.create_server(("127.0.0.1", 0)); ours = socket.create_connection(door.getsockname())
+    keep.extend((door, ours, door.accept()[0])); return fill(ours)
+def udp():
+    door = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); door.bind(("127.0.0.1", 0)); ours = socket.socket(2, 2)
+    ours.connect(door.getsockname()); keep.extend((door, ours))
+    for _ in range(100): ours.send(bytes(1000))
+    return 40_000
+ways = (lambda: unix(socket.SOCK_STREAM, False), lambda: unix(socket.SOCK_STREAM, True),
+        lambda: unix(socket.SOCK_DGRAM, True), lambda: unix(socket.SOCK_SEQPACKET, True), tcp, udp)
+for way in ways:
+    keep, before = [], measured.held()
+    sent = way(); grown = measured.held() - before
+    print(sent > 0 and grown >= sent)
+    for thing in keep: [end.close() for end in (thing if isinstance(thing, tuple) else (thing,))]
+small = [socket.socketpair() for _ in range(20)]; before = measured.held()
+for ends in small: ends[0].send(b"x")
+print(measured.held() - before < 100_000)
+"""
+
+
+@pytest.mark.parametrize("how", ["asked", "estimated"])
+async def test_the_watchdog_sees_what_sockets_hold(how):
+    async with EmbeddedBoxes().open(BoxSpec(owner="sockets")) as box:
+        done = await box.exec(Command(("python", "-c", _MEASURE, how), deadline_s=20))
+    assert (done.stdout.split(), done.stderr) == ([b"True"] * 7, b"")

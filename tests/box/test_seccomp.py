@@ -54,6 +54,18 @@ def test_arguments_decide(machine, column):
 
 
 @pytest.mark.parametrize(("machine", "column"), [("x86_64", 0), ("aarch64", 1)])
+def test_socket_buffers_keep_their_size_and_protocols_are_the_known_ones(machine, column):
+    code, arch = program(machine), ARCH[machine]
+    setsockopt, socket = ((54, 41), (208, 198))[column]
+    for option in (7, 8, 32, 33):
+        assert run(code, setsockopt, arch, 3, 1, option) == EPERM
+        assert run(code, setsockopt, arch, 3, 6, option) == ALLOW
+    assert [run(code, setsockopt, arch, 3, 1, option) for option in (2, 9, 20)] == [ALLOW] * 3
+    assert {run(code, socket, arch, 2, 1, protocol) for protocol in (33, 132, 136, 262)} == {0x5005D}
+    assert {run(code, socket, arch, 2, 1, protocol) for protocol in (0, 6, 17)} == {ALLOW}
+
+
+@pytest.mark.parametrize(("machine", "column"), [("x86_64", 0), ("aarch64", 1)])
 def test_nobody_slows_the_worker(machine, column):
     code, arch = program(machine), ARCH[machine]
     high = 1 << 32  # the kernel reads an int
