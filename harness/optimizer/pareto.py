@@ -48,12 +48,12 @@ def front(scores: Scores) -> Front:
     return Front(tuple(sorted(alive)), wins)
 
 
-def pareto_front(scores: Scores) -> list[int]:
+def pareto_front(score_table: Scores) -> list[int]:
     """The indices of the surviving candidates, in order; empty when nobody has a score.
 
     Raises InputError for rows of different lengths and for what is neither a finite number nor None.
     """
-    return list(front(checked_table(scores)).survivors)
+    return list(front(checked_table(score_table)).survivors)
 
 
 def checked_table(scores: Scores) -> list[list[float | None]]:
