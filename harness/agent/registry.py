@@ -40,7 +40,7 @@ def make_agent(name: str, config: Mapping[str, Json]) -> Agent:
         return factory(config)
     except StropError:
         raise
-    except Exception as error:
+    except Exception as error:  # a user's own code may raise anything
         raise InputError(
             f"{target!r} does not start: {type(error).__name__}: {error}",
             key="agent.config",

@@ -105,7 +105,7 @@ class CallJournal:
         try:
             await self._write(work)
             self._made = True
-        except Exception as error:
+        except Exception as error:  # whatever it is, each caller that waits for this batch raises it
             for one in batch:
                 one.error = error
         finally:

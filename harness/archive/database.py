@@ -59,7 +59,7 @@ def connect(path: Path, *, mode: str) -> sqlite3.Connection:
         if mode != "ro":
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("PRAGMA fullfsync=ON")
-    except BaseException:
+    except BaseException:  # here and below: a cancelled opening must not leave its connection
         connection.close()
         raise
     return connection
