@@ -1,17 +1,22 @@
 """What the sockets of a network namespace hold in kernel memory, which no process's resident size shows.
 
 Asked of the kernel by sock_diag(7): bytes by socket as the kernel itself charges them. Where it cannot be asked, what
-sockets of default size hold at most; the box's filter refuses to make them larger. One kind cannot be asked: what a
-closed unix socket left in its peer's queue; it is taken to be full.
+sockets of default size hold at most; the box's filter refuses to make them larger. Two kinds cannot be asked and are
+taken to be full: what a closed unix socket left in its peer's queue, and a socket in no table, as one that its peer has
+reset while data waited. Tables of TCP are the whole machine's and take milliseconds, so they are read only where the
+namespace's own counts say that there is a connection.
 """
 
 import struct
+
+from sweep import counts
 
 BASE = 2048  # a socket that holds nothing
 _UNIX, _INET, _INET6, _NETLINK, _TCP, _STREAM = 1, 2, 10, 16, 6, 1
 _SHOW_QUEUE_AND_MEMORY, _MEMORY = 0x10 | 0x20, 0x40
 _UNIX_QUEUE, _UNIX_MEMORY, _UNIX_SHUT, _INET_MEMORY = 4, 5, 6, 7  # attributes of the replies
 _DUMP, _BY_FAMILY, _ERROR, _DONE = 0x301, 20, 2, 3
+_ALIVE = 0xFFFFFFFF & ~(1 << 6)  # every state but TIME_WAIT, which is counted and has no buffers
 
 
 class Sockets:
@@ -29,35 +34,53 @@ class Sockets:
         self._size = plain.getsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF)
         plain.close()
         self._queue = int(_text("/proc/sys/net/unix/max_dgram_qlen") or 10)
+        grown = _text("/proc/sys/net/ipv4/tcp_rmem").split()
+        self._grown = max(self._size, int(grown[2]) if len(grown) == 3 else 6 << 20)
+        self._unlisted = 0
 
     def held(self):
         """Bytes, by all sockets of this network namespace."""
+        told = counts()
         total = -1
         if self._asked is not None:
             try:
-                total = self._unix() + self._inet(_INET) + self._inet(_INET6)
+                total = self._known(told)
             except OSError:
                 self._asked.close()
                 self._asked = None
         if total < 0:
-            total = _used() * self._size * 2 + 2 * sum(_queued("tcp") + _queued("tcp6"))
+            total = told.get("sockets used", 0) * self._size * 2 + 2 * sum(_queued("tcp") + _queued("tcp6"))
         return total + sum(_queued("udp") + _queued("udp6") + _netlink())
 
+    def _known(self, told):
+        """Bytes, asked by socket. Sockets come and go between two tables: unlisted is what was so the last time too."""
+        total, listed = self._unix()
+        streams = told.get("TCP inuse", 0) + told.get("TCP6 inuse", 0)
+        if streams:
+            total += self._inet(_INET) + self._inet(_INET6)
+        listed += streams + len(_netlink())
+        listed += sum(told.get(f"{name}{six} inuse", 0) for name in ("UDP", "UDPLITE", "RAW") for six in ("", "6"))
+        unlisted = max(0, told.get("sockets used", listed) - listed)
+        sure, self._unlisted = min(unlisted, self._unlisted), unlisted
+        return total + sure * self._grown + told.get("TCP tw", 0) * BASE
+
     def _unix(self):
-        total = 0
+        """(bytes, sockets)."""
+        total = found = 0
         ask = struct.pack("=BBHIIIII", _UNIX, 0, 0, 0xFFFFFFFF, 0, _SHOW_QUEUE_AND_MEMORY, 0xFFFFFFFF, 0xFFFFFFFF)
         for body in self._replies(ask):
             told = _attributes(body, 16)
+            found += 1
             total += BASE + _word(told.get(_UNIX_MEMORY), 2)
             if body[1] != _STREAM:
                 total += (self._queue + 1) * self._size
             elif any(told.get(_UNIX_SHUT, b"")) and _word(told.get(_UNIX_QUEUE), 0):
                 total += self._size * 3 // 2
-        return total
+        return total, found
 
     def _inet(self, family):
         total = 0
-        for body in self._replies(struct.pack("=BBBBI48x", family, _TCP, _MEMORY, 0, 0xFFFFFFFF)):
+        for body in self._replies(struct.pack("=BBBBI48x", family, _TCP, _MEMORY, 0, _ALIVE)):
             told = _attributes(body, 72).get(_INET_MEMORY)
             total += BASE + sum(_word(told, at) for at in (0, 4, 5, 7))  # received, reserved, to send, backlog
         return total
@@ -100,11 +123,6 @@ def _text(path):
         return b""
 
 
-def _used():
-    words = _text("/proc/net/sockstat").split()
-    return int(words[2]) if len(words) > 2 else 0
-
-
 def _queued(name):
     """Bytes waiting in each socket of one kind; both ways."""
     rows = _text("/proc/net/" + name).split(b"\n")[1:]
@@ -113,5 +131,6 @@ def _queued(name):
 
 
 def _netlink():
-    rows = _text("/proc/net/netlink").split(b"\n")[1:]
-    return [int(row.split()[4]) + int(row.split()[5]) for row in rows if row]
+    """Bytes waiting in each socket that a process has bound; the kernel's own have no number."""
+    rows = [row.split() for row in _text("/proc/net/netlink").split(b"\n")[1:] if row]
+    return [int(row[4]) + int(row[5]) for row in rows if row[2] != b"0"]
