@@ -52,7 +52,8 @@ def counts():
         with ignoring(OSError), open(f"/proc/net/{name}", "rb") as table:
             for line in table:
                 kind, *words = line.decode().split()
-                found.update((f"{kind[:-1]} {what}", int(count)) for what, count in zip(words[::2], words[1::2]))
+                for at in range(0, len(words) - 1, 2):
+                    found[f"{kind[:-1]} {words[at]}"] = int(words[at + 1])
     return found
 
 
