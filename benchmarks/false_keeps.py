@@ -14,8 +14,8 @@ import math
 
 from harness.policy.schema import GatePolicy
 from harness.records import Outcome, Status
-from harness.research.gate import Gate
-from harness.research.power import least_gain
+from harness.research.evidence.gate import Gate
+from harness.research.preflight.power import least_gain
 from harness.streams import stream
 
 CANDIDATES = 100

@@ -20,7 +20,7 @@ import anyio
 
 from harness.archive.sqlite import SqliteArchive
 from harness.research.compare import Contender, compare
-from harness.research.statistics import student_quantile
+from harness.research.evidence.statistics import student_quantile
 from harness.resources import resource
 
 NAMES = ("gepa", "gepa-package", "mipro", "dspy")

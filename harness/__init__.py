@@ -12,7 +12,7 @@ Layers, from the bottom; each imports only what stands above it in this list, si
     7  cli
 
 One step: research/engine selects a parent, an agent proposes, repo/door judges the tree, evaluation runs it in
-boxes, research/gate and research/decide rule, archive makes it durable, events tell.
+boxes, research/evidence/gate and research/decide rule, archive makes it durable, events tell.
 
 The names below load on first use, so that `strop --help` does not pay for numpy and git.
 """

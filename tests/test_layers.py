@@ -83,6 +83,19 @@ def test_imports_go_down_only(path):
             assert allowed(own, other), f"{own} imports {name}"
 
 
+def inside_research(path):
+    return path.relative_to(PACKAGE / "research").parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "research").rglob("*.py")), ids=lambda path: path.stem)
+def test_research_rules_on_evidence_and_judges_an_eval_from_above(path):
+    of = {name.split(".")[2] for name in imports(path) if name.startswith("harness.research.")}
+    own = inside_research(path)
+    assert own != "evidence" or of <= {"evidence"}, "evidence is pure"
+    assert own == "preflight" or "preflight" not in of, "a run does not depend on `strop check`"
+    assert own == "redteam" or "redteam" not in of, "a run does not know the attacks"
+
+
 def test_no_module_has_more_than_400_lines():
     assert {path.name: n for path in MODULES if (n := len(path.read_text().splitlines())) > 400} == {}
 

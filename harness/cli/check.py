@@ -47,7 +47,7 @@ def check(
 
     from harness.cli.output import console, print_json
     from harness.cli.settings import find_subject, gather, policy_path
-    from harness.research.check import check as look
+    from harness.research.preflight.check import check as look
 
     overrides = gather(settings or [], agent=None, steps=steps, rollouts=rollouts, wall=None, box=box)
     folder, chosen = find_subject(subject), policy_path(policy)

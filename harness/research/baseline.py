@@ -11,8 +11,8 @@ from harness.failpoint import failpoint
 from harness.policy.load import SUBJECT_FILE
 from harness.policy.schema import Policy
 from harness.records import Json, Outcome, RolloutKey, Split, Status
-from harness.research.gate import noise
-from harness.research.paired import guard_values
+from harness.research.evidence.gate import noise
+from harness.research.evidence.paired import guard_values
 from harness.research.rollouts import cite
 from harness.research.session import Session
 from harness.untrusted import line

@@ -18,8 +18,8 @@ import anyio
 
 from harness.errors import InputError
 from harness.records import Json
+from harness.research.evidence.statistics import student_quantile
 from harness.research.run import open_run, resume_run
-from harness.research.statistics import student_quantile
 from harness.research.summary import summarize
 
 FEWEST_SEEDS = 2

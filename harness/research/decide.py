@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from harness.archive.base import StoredProposal
 from harness.evaluation.plausible import too_little_work
 from harness.records import Decision, Json, Outcome, RolloutKey, Split, Status, Variant, Verdict
-from harness.research.holdout import bit, capacity, part_now, part_score, remembered
-from harness.research.paired import averages, item_test, mean_items, regressed
+from harness.research.evidence.holdout import bit, capacity, part_now, part_score, remembered
+from harness.research.evidence.paired import averages, item_test, mean_items, regressed
+from harness.research.evidence.simplicity import diff_lines
 from harness.research.propose import CONFLICT, FAILED, NOTHING, REFUSED
 from harness.research.rollouts import cite, same_items
 from harness.research.session import Session
-from harness.research.simplicity import diff_lines
 from harness.research.standing import ROOT
 from harness.streams import stream
 from harness.tree import Tree

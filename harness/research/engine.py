@@ -19,8 +19,8 @@ from harness.policy.budget import Budget
 from harness.records import Decision, Json, Usage, Verdict
 from harness.research.decide import Deliberation
 from harness.research.drawn import Drawn
-from harness.research.optimize import OptimizerAgent, tries_of
-from harness.research.optimize_opening import bind_optimizer
+from harness.research.optimize.agent import OptimizerAgent, tries_of
+from harness.research.optimize.opening import bind_optimizer
 from harness.research.parents import Parents
 from harness.research.placing import Placement
 from harness.research.propose import propose

@@ -16,8 +16,8 @@ from harness.archive.sqlite import SqliteArchive
 from harness.errors import InputError
 from harness.records import Json, Outcome, RolloutKey, Split, Status, Variant
 from harness.research.cross_check import fold
+from harness.research.evidence.posterior import Share
 from harness.research.placing import evidence
-from harness.research.posterior import Share
 from harness.research.standing import ROOT, Standing
 from harness.untrusted import line
 

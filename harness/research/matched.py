@@ -13,7 +13,7 @@ from typing import Any, cast
 from harness.archive.sqlite import SqliteArchive
 from harness.evaluation.result import examples
 from harness.records import Json, Outcome, Status
-from harness.research.paired import averages
+from harness.research.evidence.paired import averages
 from harness.research.standing import ROOT, Standing
 
 _NORMAL = NormalDist()

@@ -37,8 +37,8 @@ from harness.research.attached import AttachedBoxes, caller_of, current
 from harness.research.baseline import least_rollouts
 from harness.research.cross_check import fold
 from harness.research.models import Tape, check_models
-from harness.research.optimize import OptimizerAgent
-from harness.research.optimize_opening import check_subject, make_proposer
+from harness.research.optimize.agent import OptimizerAgent
+from harness.research.optimize.opening import check_subject, make_proposer
 from harness.research.rollouts import Rollouts
 from harness.research.runs import owner_of
 from harness.research.seeds import Sowing, sown

@@ -32,7 +32,7 @@ from harness.repo.store import FOLDER_NAME, TreeStore
 from harness.research.baseline import measure_root
 from harness.research.engine import Engine
 from harness.research.opening import assemble, recorded_policy, run_body
-from harness.research.optimize import is_optimizer
+from harness.research.optimize.agent import is_optimizer
 from harness.research.roles import given
 from harness.research.run import single
 from harness.research.seeds import sown

@@ -17,8 +17,8 @@ from harness.model.server import Server
 from harness.policy.schema import Policy
 from harness.records import Json, Split
 from harness.repo.store import TreeStore
-from harness.research.gate import Gate
-from harness.research.optimize import OptimizerAgent
+from harness.research.evidence.gate import Gate
+from harness.research.optimize.agent import OptimizerAgent
 from harness.research.rollouts import Rollouts
 from harness.research.seeds import Seed
 from harness.research.standing import Standing

@@ -10,9 +10,9 @@ from typing import Any, cast
 from harness.evaluation.functioning import PREFIX
 from harness.records import Decision, Json, Outcome, RolloutKey, Split, Status, Verdict
 from harness.research.decide import BY_STATUS
+from harness.research.evidence.posterior import Share
 from harness.research.placing import Placement, accepts, everywhere, leaving
 from harness.research.population import Member
-from harness.research.posterior import Share
 from harness.research.rollouts import cite
 from harness.research.session import Session
 from harness.research.staging import Climb, Stages

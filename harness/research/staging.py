@@ -16,7 +16,7 @@ import anyio
 from harness.evaluation.functioning import checks
 from harness.evaluation.tasks import TaskEvaluation
 from harness.records import Outcome, RolloutKey, Split, Status
-from harness.research.posterior import Share, chance_of
+from harness.research.evidence.posterior import Share, chance_of
 from harness.research.select import goodness
 from harness.research.session import Session
 from harness.streams import stream

@@ -13,11 +13,11 @@ from harness.errors import InputError
 from harness.records import Json, Split
 from harness.research.account import differed, ended, isolation_of, origin_of, sealed_wall_s, state_of, uncommitted_in
 from harness.research.cross_check import fold
+from harness.research.evidence.statistics import holdout_epsilon
 from harness.research.matched import matched_baseline
 from harness.research.models import model_account
 from harness.research.roles import told_apart
 from harness.research.standing import ROOT, Standing
-from harness.research.statistics import holdout_epsilon
 
 
 async def summarize(folder: Path) -> dict[str, Json]:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from harness.evaluation.result import examples
 from harness.failpoint import failpoint
 from harness.records import Json, Outcome, RolloutKey, Split, Status, Variant
-from harness.research.paired import averages, mean_items
+from harness.research.evidence.paired import averages, mean_items
+from harness.research.evidence.statistics import mcnemar, paired_bootstrap, student_quantile, wilson
 from harness.research.rollouts import cite, same_items
 from harness.research.session import Session
 from harness.research.standing import ROOT
-from harness.research.statistics import mcnemar, paired_bootstrap, student_quantile, wilson
 from harness.streams import stream
 
 _MARGIN = 2.0

@@ -12,8 +12,8 @@ from typing import Any
 from harness.archive.sqlite import SqliteArchive
 from harness.errors import InputError
 from harness.records import Json, Outcome, Split
-from harness.research.paired import mean_items
-from harness.research.statistics import mcnemar, paired_bootstrap
+from harness.research.evidence.paired import mean_items
+from harness.research.evidence.statistics import mcnemar, paired_bootstrap
 from harness.streams import stream
 
 

@@ -4,7 +4,7 @@ from harness.cli.experiment import read_experiment
 from harness.errors import InputError
 from harness.policy.load import override
 from harness.policy.schema import Policy
-from harness.research.optimize import OptimizerAgent
+from harness.research.optimize.agent import OptimizerAgent
 
 FLAT = """
 optimizer: apo

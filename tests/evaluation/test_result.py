@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.evaluation.result import MAX_BYTES, ResultRefusedError, parse_number, parse_result
-from harness.research.gate import noise
-from harness.research.paired import averages
-from harness.research.statistics import lower_bound
+from harness.research.evidence.gate import noise
+from harness.research.evidence.paired import averages
+from harness.research.evidence.statistics import lower_bound
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),

@@ -13,7 +13,7 @@ from harness.optimizer.pool import score_of
 from harness.policy.budget import Budget
 from harness.policy.load import load_subject
 from harness.records import Outcome, Status
-from harness.research.optimize_host import RunHost
+from harness.research.optimize.host import RunHost
 from harness.research.rollouts import Rollouts
 from harness.resources import resource
 from harness.testing.prompt_host import SimulatedHost

@@ -17,7 +17,7 @@ from harness.optimizer.opro import OproSettings
 from harness.optimizer.protegi import ProtegiSettings
 from harness.optimizer.registry import make_optimizer
 from harness.optimizer.textgrad import TextGradSettings
-from harness.research.optimize import HostSettings
+from harness.research.optimize.agent import HostSettings
 from harness.testing.prompt_host import SimulatedHost
 from harness.testing.prompt_world import questions
 from optimizer.worlds import SMALL

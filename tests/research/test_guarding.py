@@ -11,9 +11,9 @@ from harness.cli.ending import rows
 from harness.errors import InputError
 from harness.events import RunStopped, TicketDecided
 from harness.report.html import write_report
+from harness.research.evidence.statistics import holdout_epsilon
 from harness.research.matched import by_luck
 from harness.research.standing import Standing
-from harness.research.statistics import holdout_epsilon
 
 
 async def evidence(run, ticket):

@@ -5,9 +5,9 @@ from harness.archive.sqlite import SqliteArchive
 from harness.errors import InputError
 from harness.records import Attempt, Variant, Verdict
 from harness.report.patches import generations
+from harness.research.evidence.posterior import Share
 from harness.research.lineage import Lineage, lineage_of, resolve
 from harness.research.population import Change, Member
-from harness.research.posterior import Share
 from harness.research.standing import Mark, Standing
 from harness.testing.ladder import write_ladder
 

@@ -12,11 +12,11 @@ from support.toy import SCORE, STROP, make_toy
 
 from harness.agent.base import Proposal
 from harness.errors import InputError
-from harness.research import check as checking
-from harness.research.check import check
-from harness.research.leaks import careless
-from harness.research.neighbours import near_duplicates
-from harness.research.power import least_gain, pairs_for, power
+from harness.research.preflight import check as checking
+from harness.research.preflight.check import check
+from harness.research.preflight.leaks import careless
+from harness.research.preflight.neighbours import near_duplicates
+from harness.research.preflight.power import least_gain, pairs_for, power
 from harness.research.redteam import campaign, catalogue
 from harness.research.redteam.base import KINDS, BuiltIn, CodeAttack
 from harness.research.redteam.campaign import redteam

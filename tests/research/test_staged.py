@@ -2,7 +2,7 @@ import pytest
 
 import harness
 from harness.archive.sqlite import SqliteArchive
-from harness.research.posterior import Share
+from harness.research.evidence.posterior import Share
 from harness.research.replay import replay
 from harness.research.verify import verify
 from harness.testing.ladder import write_ladder

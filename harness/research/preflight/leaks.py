@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from harness.evaluation.subject import Subject
-from harness.research.sight import answers_of, hints, place_of, told_in
+from harness.research.preflight.sight import answers_of, hints, place_of, told_in
 from harness.tree import Tree
 
 _LEAST_BYTES = 24

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.research.posterior import Share, beta_cdf, chance_of
+from harness.research.evidence.posterior import Share, beta_cdf, chance_of
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.floats(0.001, 0.999))

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from harness.research.tables import Table, key_column, number, numbered, tables_of
+from harness.research.preflight.tables import Table, key_column, number, numbered, tables_of
 from harness.tree import Tree
 
 _LEAST = 8

@@ -15,7 +15,7 @@ from harness.events import TicketDecided
 from harness.optimizer.base import Example
 from harness.optimizer.registry import BUILT_IN
 from harness.records import RolloutKey, Split
-from harness.research.optimize_host import cut
+from harness.research.optimize.host import cut
 from harness.research.verify import verify
 from harness.resources import resource
 

@@ -38,7 +38,7 @@ from harness.policy.schema import SubjectFile
 from harness.records import Json, Outcome, RolloutKey, Split, Status
 from harness.repo.objects import encode
 from harness.repo.store import TreeStore
-from harness.research.optimize_source import Source, floor_of, oriented
+from harness.research.optimize.source import Source, floor_of, oriented
 from harness.research.rollouts import Rollouts
 from harness.streams import derive, stream
 from harness.tree import Tree

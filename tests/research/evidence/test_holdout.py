@@ -2,8 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.policy.schema import GatePolicy, HoldoutPolicy
-from harness.research.gate import Gate
-from harness.research.holdout import bit, capacity, part_now, part_of, part_score, remembered
+from harness.research.evidence.gate import Gate
+from harness.research.evidence.holdout import bit, capacity, part_now, part_of, part_score, remembered
 from harness.streams import stream
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from harness.evaluation.result import GUARD, examples
 from harness.policy.honest import GuardTable
 from harness.records import Direction, Json, Outcome
-from harness.research.statistics import mcnemar, paired_bootstrap
+from harness.research.evidence.statistics import mcnemar, paired_bootstrap
 
 Gain = Callable[[float, float], float]
 

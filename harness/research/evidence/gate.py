@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from harness.policy.schema import GatePolicy
 from harness.records import Direction, Json, Outcome, Status
-from harness.research.statistics import lower_bound
+from harness.research.evidence.statistics import lower_bound
 
 _ROUNDING = 1e-9
 

@@ -15,7 +15,7 @@ from harness.model.server import Server
 from harness.optimizer.base import Endpoint, Reply, Request, Role, Usage
 from harness.optimizer.wording import render_request
 from harness.records import Json
-from harness.research.optimize_source import PromptWorld
+from harness.research.optimize.source import PromptWorld
 from harness.research.roles import ACCOUNTS
 from harness.streams import derive
 

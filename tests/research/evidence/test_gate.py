@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from harness.policy.schema import GatePolicy
 from harness.records import Outcome, Status
-from harness.research.gate import Gate, noise
+from harness.research.evidence.gate import Gate, noise
 from harness.streams import stream
 
 

@@ -8,12 +8,12 @@ from support.cheats import TESTS, make_inline, make_suite
 from support.toy import SCORE, STROP, make_toy
 
 from harness.records import Split
-from harness.research import check as checking
 from harness.research.baseline import measure_root
 from harness.research.bench import bench
-from harness.research.check import check
 from harness.research.engine import Engine
-from harness.research.running import running
+from harness.research.preflight import check as checking
+from harness.research.preflight.check import check
+from harness.research.preflight.running import running
 from harness.research.vault import vault_s
 from harness.tree import File, Tree
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.evaluation.subject import SplitData
-from harness.research.leaks import answers_hinted, answers_in_sight
+from harness.research.preflight.leaks import answers_hinted, answers_in_sight
 from harness.tree import File, Tree
 
 COUNT = 60

@@ -25,7 +25,7 @@ from harness.optimizer.drive import advance
 from harness.optimizer.registry import make_optimizer, optimizer_names
 from harness.optimizer.settings import Settings
 from harness.records import Json, Outcome, RolloutKey
-from harness.research.optimize_host import Measured, RunHost, measured, slot_files, tree_of
+from harness.research.optimize.host import Measured, RunHost, measured, slot_files, tree_of
 from harness.research.rollouts import cite
 
 PREFIX = "optimizer:"

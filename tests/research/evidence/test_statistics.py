@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.research.statistics import (
+from harness.research.evidence.statistics import (
     holdout_epsilon,
     lower_bound,
     mcnemar,

@@ -17,21 +17,21 @@ from harness.evaluation.channel import script_of
 from harness.evaluation.simulation import NoBoxes
 from harness.evaluation.tasks import AT_ONCE
 from harness.records import Outcome, RolloutKey, Split
-from harness.research.anchors import anchor_findings
 from harness.research.baseline import measure_root
 from harness.research.bench import bench
 from harness.research.decide import worst_case
-from harness.research.emptied import at_end, emptied_findings
 from harness.research.engine import CLOSING_S
-from harness.research.leaks import answers_hinted, answers_in_sight, careless
-from harness.research.neighbours import Likeness, near_duplicates
-from harness.research.power import least_gain, pairs_for
-from harness.research.running import running
+from harness.research.evidence.statistics import holdout_epsilon
+from harness.research.preflight.anchors import anchor_findings
+from harness.research.preflight.emptied import at_end, emptied_findings
+from harness.research.preflight.leaks import answers_hinted, answers_in_sight, careless
+from harness.research.preflight.neighbours import Likeness, near_duplicates
+from harness.research.preflight.power import least_gain, pairs_for
+from harness.research.preflight.running import running
+from harness.research.preflight.tables import ids_of
 from harness.research.screening import ticket_worst_case
 from harness.research.session import Session
 from harness.research.standing import ROOT
-from harness.research.statistics import holdout_epsilon
-from harness.research.tables import ids_of
 from harness.research.vault import vault_rollouts, vault_s
 from harness.tree import File, Tree
 

@@ -12,7 +12,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from harness.research.statistics import student_quantile
+from harness.research.evidence.statistics import student_quantile
 from harness.streams import stream
 
 POWER = 0.8

@@ -13,7 +13,17 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.research.tables import FEW, LINES, MOST_ROWS, Table, ending, id_columns, number, numbered, tables_of
+from harness.research.preflight.tables import (
+    FEW,
+    LINES,
+    MOST_ROWS,
+    Table,
+    ending,
+    id_columns,
+    number,
+    numbered,
+    tables_of,
+)
 from harness.tree import Tree
 
 NEAR = 0.9  # of the pieces of two texts, or one in ten numbers differing

@@ -17,10 +17,10 @@ from harness.policy.schema import Policy
 from harness.records import Json, Outcome
 from harness.research.decide import worst_case
 from harness.research.models import NO_MODEL
-from harness.research.optimize import MODEL_KEYS, OptimizerAgent, is_optimizer
-from harness.research.optimize_host import Measured, Model, RunHost, slot_files
-from harness.research.optimize_model import GatewayModel, WorldModel, names
-from harness.research.optimize_source import FileSource, PromptWorld, Source, WorldSource, visible_examples
+from harness.research.optimize.agent import MODEL_KEYS, OptimizerAgent, is_optimizer
+from harness.research.optimize.host import Measured, Model, RunHost, slot_files
+from harness.research.optimize.model import GatewayModel, WorldModel, names
+from harness.research.optimize.source import FileSource, PromptWorld, Source, WorldSource, visible_examples
 from harness.research.session import Session
 from harness.research.vault import vault_rollouts
 

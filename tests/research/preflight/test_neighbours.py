@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.research.check import _disjoint
-from harness.research.neighbours import near_duplicates
-from harness.research.tables import ids_of
+from harness.research.preflight.check import _disjoint
+from harness.research.preflight.neighbours import near_duplicates
+from harness.research.preflight.tables import ids_of
 from harness.tree import File, Tree
 
 COUNT = 60
-ARCHIVES = Path(__file__).parents[2] / "archives"
+ARCHIVES = Path(__file__).parents[3] / "archives"
 
 
 def read(folder):

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from harness.policy.honest import GuardTable
 from harness.records import Outcome, Status
-from harness.research.paired import averages, guard_values, item_test, mean_items, regressed
-from harness.research.simplicity import diff_lines
+from harness.research.evidence.paired import averages, guard_values, item_test, mean_items, regressed
+from harness.research.evidence.simplicity import diff_lines
 from harness.streams import stream
 from harness.tree import File, Tree
 

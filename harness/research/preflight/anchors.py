@@ -12,7 +12,7 @@ from harness.evaluation.result import examples
 from harness.evaluation.split import SplitEvaluation
 from harness.policy.honest import AnchorTable
 from harness.records import Outcome, Split, Status
-from harness.research.emptied import at_end
+from harness.research.preflight.emptied import at_end
 from harness.research.session import Session
 from harness.tree import Entry
 
