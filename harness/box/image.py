@@ -1,7 +1,7 @@
 """Images for docker boxes: built from `sandbox/Dockerfile`, or imported without any registry.
 
-A closure of this host is a root file system with the Python that runs Strop, its packages, a shell, a few tools, and
-every shared library those need: what a candidate sees in an embedded box, as an image.
+A closure of this host is a root file system with the Python that runs Strop, its packages and their byte code, a shell,
+a few tools, and every shared library those need: what a candidate sees in an embedded box, as an image.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import io
 import os
 import shutil
 import subprocess
+import sys
+import sysconfig
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from harness.box import engine
+from harness.box.bytecode import cache_of
 from harness.box.prefix import current_python
 from harness.errors import InputError, MissingEnvironmentError
 from harness.resources import resource
@@ -81,15 +84,17 @@ def import_host(tag: str) -> str:
     with tempfile.TemporaryDirectory(prefix="strop-image-") as folder:
         rootfs = Path(folder) / "rootfs.tar"
         with tarfile.open(rootfs, "w") as out:
-            _Closure(out).take(python.executable, [bind.at for bind in python.binds])
+            _Closure(out, without=_unseen()).take(python.executable, [bind.at for bind in python.binds])
         return import_rootfs(tag, rootfs, path=f"{Path(python.executable).parent}:/usr/local/bin:/usr/bin:/bin")
 
 
 class _Closure:
-    """Adds files to a tar once each, as root's, with the shared libraries that programs among them need."""
+    """Adds files to a tar once each, as root's, with the shared libraries that programs among them need. What lies in
+    a folder of `without` is left out."""
 
-    def __init__(self, out: tarfile.TarFile) -> None:
+    def __init__(self, out: tarfile.TarFile, without: frozenset[str] = frozenset()) -> None:
         self._out = out
+        self._without = {"__pycache__", *without}
         self._seen: set[str] = set()
 
     def take(self, python: str, roots: Iterable[str]) -> None:
@@ -106,16 +111,20 @@ class _Closure:
         for library in _libraries(self._seen):
             self._tree(library)
         for name, text in _ETC.items():
-            self._text(name, text)
+            self._file(name, text.encode())
 
     def _tree(self, path: str) -> None:
         if not os.path.lexists(path):
             return
         self._add(path)
         for folder, folders, names in os.walk(os.path.realpath(path)):
-            folders[:] = [name for name in folders if name != "__pycache__"]
+            folders[:] = [name for name in folders if not {name, f"{folder}/{name}"} & self._without]
             for name in (*folders, *names):
-                self._add(os.path.join(folder, name))  # noqa: PTH118 - os.walk speaks text
+                found = os.path.join(folder, name)  # noqa: PTH118 - os.walk speaks text
+                self._add(found)
+                made = cache_of(found)
+                if made is not None:
+                    self._file(*made, mtime=os.stat(found).st_mtime)  # noqa: PTH116
 
     def _add(self, path: str) -> None:
         """What `path` names, with every folder and link on the way; each is added where it really lies, once."""
@@ -145,6 +154,7 @@ class _Closure:
             info.uid = info.gid = 0
             info.uname = info.gname = "root"
             info.mode |= 0o555 if info.isdir() else 0o444
+            info.mtime = int(info.mtime)  # as byte code has it
             if info.isreg():
                 info.mode |= 0o111 if info.mode & 0o100 else 0
                 with open(path, "rb") as source:  # noqa: PTH123
@@ -164,11 +174,13 @@ class _Closure:
                 info.type, info.mode = tarfile.DIRTYPE, 0o755
                 self._out.addfile(info)
 
-    def _text(self, path: str, text: str) -> None:
+    def _file(self, path: str, data: bytes, *, mtime: float = 0) -> None:
+        if path in self._seen:
+            return
+        self._seen.add(path)
         self._folder(str(Path(path).parent))
-        data = text.encode()
         info = tarfile.TarInfo(path.lstrip("/"))
-        info.size, info.mode = len(data), 0o644
+        info.size, info.mode, info.mtime = len(data), 0o644, int(mtime)
         self._out.addfile(info, io.BytesIO(data))
 
 
@@ -177,6 +189,13 @@ _ETC = {
     "/etc/group": "root:x:0:\nbox:x:1000:\n",
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
+
+
+def _unseen() -> frozenset[str]:
+    """The packages of the Python below a virtual environment that has its own: nothing in it would import them."""
+    below = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}
+    folders = {sysconfig.get_path(name, vars=below) for name in ("purelib", "platlib")}
+    return frozenset(map(os.path.realpath, folders)) - set(map(os.path.realpath, sys.path))
 
 
 def _standard(python: str) -> list[str]:

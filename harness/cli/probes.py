@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable
 from contextlib import closing
@@ -27,6 +28,10 @@ PROBE_TIMEOUT_S = 60.0
 PYTHON_TIMEOUT_S = 20.0
 BOX_TIMEOUT_S = 120.0
 OTHER_BOX = "try another box with --box, or report what was found"
+_COMPILE = {
+    "docker": "`strop image build --base IMAGE`, or `strop image import --from-host`",
+    "embedded": f"{sys.executable} -m compileall -q {sysconfig.get_path('stdlib')}",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,7 @@ def probe_disk(folder: Path) -> str:
 
 async def probe_box(name: BoxName, image: str | None = None) -> list[Check]:
     """The box opens, and every promise it makes is tried from inside one."""
+    from harness.box.bytecode import missing
     from harness.box.choose import choose
     from harness.box.selfcheck import selfcheck
 
@@ -134,12 +140,15 @@ async def probe_box(name: BoxName, image: str | None = None) -> list[Check]:
         with anyio.fail_after(BOX_TIMEOUT_S):
             boxes = choose(name, image)
             tried = await selfcheck(boxes)
+            slow = await missing(boxes) if boxes.isolated else ""
     except TimeoutError:
         return [Check("box", False, f"no answer in {BOX_TIMEOUT_S:g} s", OTHER_BOX)]
     except StropError as error:
         return [Check("box", False, line(error.message, 300), error.mend or OTHER_BOX)]
     found = [Check("box", True, boxes.name if boxes.isolated else f"{boxes.name}: no isolation, candidates run as you")]
     found += [Check(f"{name} held by", True, how, needed=False) for name, how in boxes.enforcement().items()]
+    if slow:
+        found.append(Check("byte code", True, f"{slow}; to mend: {_COMPILE[boxes.name]}", needed=False))
     for probe in tried:
         if probe.held is None:
             found.append(Check(f"box {probe.name}", True, f"not promised here: {probe.detail}", needed=False))

@@ -27,7 +27,11 @@ def box(monkeypatch):
                 raise tried[0]
             return list(tried)
 
+        async def missing(boxes):
+            return ""
+
         monkeypatch.setattr("harness.box.selfcheck.selfcheck", selfcheck)
+        monkeypatch.setattr("harness.box.bytecode.missing", missing)
         monkeypatch.setattr("harness.box.choose.choose", lambda name, image=None: FakeBoxes())
 
     found(Probe("network", True, "no way out"), Probe("cpu", None, "not tried"))
@@ -40,6 +44,19 @@ def test_a_machine_that_can_is_0(strop, box):
     for name in ("python", "git", "sqlite", "disk", "box network"):
         assert name in said.out
     assert "failed" not in said.out
+
+
+def test_a_python_without_byte_code_is_a_note_and_no_failure(strop, box, monkeypatch):
+    async def missing(boxes):
+        return "34 of 34 modules are compiled again at every start"
+
+    monkeypatch.setattr("harness.box.bytecode.missing", missing)
+    said = strop("doctor", "--json")
+    assert said.code == 0
+    (note,) = [check for check in json.loads(said.out)["checks"] if check["name"] == "byte code"]
+    assert note["needed"] is False
+    assert "34 of 34" in note["detail"]
+    assert "compileall" in note["detail"]
 
 
 def test_json(strop, box):
