@@ -102,7 +102,7 @@ def host(world):
 
 async def test_what_is_late_is_a_timeout_paid_once_and_kept(monkeypatch):
     deadlines = Deadlines()
-    monkeypatch.setattr("harness.research.optimize_host.anyio.move_on_after", deadlines)
+    monkeypatch.setattr("harness.research.optimize.host.anyio.move_on_after", deadlines)
     world = Examples(deadlines)
     at = host(world)
     every = [*at.examples("train"), *at.examples("val")]
