@@ -45,7 +45,7 @@ FAULTS = {
     "unseeded global randomness": "test_global_randomness_is_neither_read_nor_moved",
     "a playbook grows without bound": "test_a_playbook_is_bounded_and_holds_nothing_twice",
     "seed 0 is ignored": "test_seed_zero_counts_and_equal_seeds_agree",
-    "the winner is chosen on its report": "../research/optimize/test_optimize.py::test_no_optimizer_sees_holdout_or_vault",
+    "the winner is chosen on its report": "../research/optimize/test_agent.py::test_no_optimizer_sees_holdout_or_vault",
 }
 
 
