@@ -1,13 +1,15 @@
 """What a box costs: rollouts per second of a trivial Python program, as ratios of one run.
 
-    python benchmarks/boxes.py [COUNT] [--at 1,2,4,8] [--image strop-box] [--peers-image strop-bench] [--leak COUNT]
-                               [--only plain,docker,...]
+    strop image import --from-host --tag strop-bench
+    python benchmarks/boxes.py [COUNT] [--at 1,2,4,8] [--image strop-bench] [--leak COUNT] [--only plain,docker,...]
 
 plain: a fresh subprocess, no isolation. embedded, docker: one box a worker, kept for a round (its opening not counted),
 exec + reset a rollout; warm: the same with a warm Python. fresh: an embedded box for every rollout. create: a container
 for every rollout, through the docker client. docker exec: into a container that stays. The peers are in peers.py; one
-that cannot run here is listed with what it said. The columns take turns, so that a busy machine slows all of them; the
-load is printed beside every row. `--leak` runs COUNT rollouts in each kind of box instead, and says what they left.
+that cannot run here is listed with what it said. All start the Python that runs this, in docker its copy, which the
+first command makes, from the same environment; another one there is said. The columns take turns, so that a busy
+machine slows all of them; the load is printed beside every row. `--leak` runs COUNT rollouts in each kind of box
+instead, and says what they left.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import anyio.to_thread
 import leaks
 import peers
 
-from harness.box import engine
+from harness.box import bytecode, engine
 from harness.box.base import BoxSpec, Command
 from harness.box.docker import DockerBoxes, available
 from harness.box.embedded import EmbeddedBoxes
@@ -132,7 +134,7 @@ async def measure(way, workers, count):
     return done / seconds, burnt / done * 1000
 
 
-async def main(count, levels, image, peers_image, only):
+async def main(count, levels, image, only):
     embedded = EmbeddedBoxes()
     await embedded.prepare()
     ways = {
@@ -141,7 +143,7 @@ async def main(count, levels, image, peers_image, only):
         "warm embedded": (kept(embedded, WARM), 1),
         "fresh": (fresh(embedded), 4),
     }
-    found, reasons = await peers.usable(peers_image, only)
+    found, reasons = await peers.usable(image, only)
     for name, reason in reasons.items():
         print(f"{name}: not here: {reason}")
     PEER_WAYS.update(found.values())
@@ -152,12 +154,26 @@ async def main(count, levels, image, peers_image, only):
         return
     docker = DockerBoxes(image)
     await docker.prepare()
+    await compare(docker)
     with closing(engine.connect()) as api:
         ways["docker"] = (kept(docker), 1)
         ways["warm docker"] = (kept(docker, WARM), 1)
         ways["docker exec"] = (executed(api, image), SLOW)
         ways["create"] = (created(api, image), SLOW)
         await table(ways, count, levels, only)
+
+
+async def compare(docker):
+    """Say what makes a Python in the image start otherwise than the one here."""
+    code = "import sys; print(sys.prefix, sys.version_info[:3])"
+    async with docker.open(SPEC) as box:
+        there = (await box.exec(Command(("python", "-c", code), deadline_s=60))).stdout.decode().strip()
+    here = f"{sys.prefix} {sys.version_info[:3]}"
+    if there != here:
+        print(f"not the same: docker starts {there}, plain {here}: strop image import --from-host")
+    slow = await bytecode.missing(docker)
+    if slow:
+        print(f"not the same: in docker {slow}")
 
 
 async def table(ways, count, levels, only):
@@ -184,8 +200,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("count", nargs="?", type=int, default=450)
     parser.add_argument("--at", default="1,2,4,8")
-    parser.add_argument("--image", default="strop-box")
-    parser.add_argument("--peers-image", default="strop-bench")
+    parser.add_argument("--image", default="strop-bench")
     parser.add_argument("--leak", type=int, default=0)
     parser.add_argument("--only", default="", help="these columns, and plain")
     given = parser.parse_args()
@@ -194,4 +209,4 @@ if __name__ == "__main__":
     else:
         only = [name for name in given.only.split(",") if name]
         levels = [int(level) for level in given.at.split(",")]
-        anyio.run(main, given.count, levels, given.image, given.peers_image, only)
+        anyio.run(main, given.count, levels, given.image, only)

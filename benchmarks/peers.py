@@ -1,7 +1,11 @@
 """The peers of `benchmarks/boxes.py`, each doing the same trivial job its own way, in a session that stays.
 
-A peer is tried once before it is measured; one that cannot run here is listed with what it said. The docker ones need
-one that holds them: `strop image import --from-host --tag strop-bench`, where the `bench-boxes` extra is installed.
+A peer is tried once before it is measured; one that cannot run here is listed with what it said. The docker ones run in
+an image that holds them, which no registry has; where the `bench-boxes` extra is installed, make it of this host:
+
+    strop image import --from-host --tag strop-bench
+
+The docker peers keep what a job leaves, and SWE-ReX's workers share one container; ours empty a box after every job.
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ from contextlib import asynccontextmanager
 
 import anyio
 import anyio.to_thread
+
+from harness.box.docker import available
 
 Run = Callable[[], Awaitable[None]]
 ALONE_S = 90.0  # for a peer's first job, its start included
@@ -82,7 +88,6 @@ async def swerex_docker(image) -> AsyncIterator[Run]:
 async def _deployed(deployment, words) -> AsyncIterator[Run]:
     from swerex.runtime.abstract import Command  # noqa: PLC0415
 
-    logging.disable(logging.WARNING)
     await deployment.start()
 
     async def run():
@@ -114,7 +119,6 @@ async def llm_docker(image) -> AsyncIterator[Run]:
 async def _session(**options) -> AsyncIterator[Run]:
     from llm_sandbox import SandboxSession  # noqa: PLC0415
 
-    logging.disable(logging.WARNING)
     session = SandboxSession(**options)
     await anyio.to_thread.run_sync(session.open)
 
@@ -135,6 +139,7 @@ ALL = {
     "llm-sb bwrap": llm_bubblewrap,
     "llm-sb docker": llm_docker,
 }
+IN_IMAGE = {"inspect docker", "swe-rex docker", "llm-sb docker"}
 SLOW = {"inspect docker", "llm-sb docker"}
 ONE_SESSION = {"swe-rex docker"}  # its server has one port on the host's network
 
@@ -147,8 +152,12 @@ def _well(yes: bool) -> None:
 async def usable(image: str, only: list[str]) -> tuple[dict[str, Callable], dict[str, str]]:
     """({name: way} of the peers that ran a job just now, {name: what the others said})."""
     ways, reasons = {}, {}
+    logging.disable(logging.CRITICAL)  # what a peer has to say is its error; SWE-ReX logs a page of it besides
     for name, opened in ALL.items():
         if only and name not in only:
+            continue
+        if name in IN_IMAGE and not available(image):
+            reasons[name] = f"no engine, or no image {image}: strop image import --from-host --tag {image}"
             continue
         try:
             with anyio.fail_after(ALONE_S):
