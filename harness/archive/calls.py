@@ -37,6 +37,10 @@ _FILLED = (
 )
 _INSERT = f"INSERT INTO calls ({_FILLED}) VALUES ({', '.join('?' * 18)})"  # noqa: S608 - constants
 _AGAIN = f"{_INSERT} ON CONFLICT (ticket, role, call) DO UPDATE SET {_HELD}, {_SPENT}"
+_SETTLE = (
+    f"UPDATE calls SET {_HELD}, {_SPENT}, status = ?, media = ?, body = ? "  # noqa: S608 - constants
+    "WHERE ticket = ? AND role = ? AND call = ?"
+)
 
 Work = Callable[[sqlite3.Connection], object]
 
@@ -72,15 +76,13 @@ class CallJournal:
 
     async def begin_call(self, call: ModelCall, request: bytes) -> None:
         """Write a call down before it is sent, or note another try of it."""
-        packed = zlib.compress(request, 1)
-        await self._put(lambda connection: _begin(connection, call, packed))
+        await self._put(lambda connection: _begin(connection, call, zlib.compress(request, 1)))
         failpoint("call-begun")
 
     async def finish_call(self, call: ModelCall) -> None:
         """Settle its last try, with the reply if there is one to keep."""
         failpoint("call-answered")
-        body = None if call.reply is None else zlib.compress(call.reply.body, 1)
-        await self._put(lambda connection: _finish(connection, call, body))
+        await self._put(lambda connection: _finish(connection, call))
         failpoint("call-stored")
 
     async def _put(self, work: Work) -> None:
@@ -156,11 +158,11 @@ def _begin(connection: sqlite3.Connection, call: ModelCall, request: bytes) -> N
     )
 
 
-def _finish(connection: sqlite3.Connection, call: ModelCall, body: bytes | None) -> None:
-    status, media = (None, None) if call.reply is None else (call.reply.status, call.reply.media)
+def _finish(connection: sqlite3.Connection, call: ModelCall) -> None:
+    reply = call.reply
+    status, media, body = (None,) * 3 if reply is None else (reply.status, reply.media, zlib.compress(reply.body, 1))
     connection.execute(
-        f"UPDATE calls SET {_HELD}, {_SPENT}, status = ?, media = ?, body = ? "  # noqa: S608 - constants
-        "WHERE ticket = ? AND role = ? AND call = ?",
+        _SETTLE,
         (*_amounts(call.held), *_amounts(call.spent), call.spent.estimated, status, media, body, *_key(call)),
     )
 

@@ -19,7 +19,8 @@ LONGEST_WAIT_S = 3600.0
 class Fault(Exception):  # noqa: N818 - most of these pass and are no errors of ours
     """An upstream did not answer as it should. `passing` ones are tried again; `final` ones stop the run.
 
-    `reply` is what it said, when it said something whole; `wait_s` is how long it asked us to wait.
+    `reply` is what it said, when it said something whole; `wait_s` is how long it asked us to wait. `reached` is False
+    when nothing of the request can have come to it.
     """
 
     reason: str
@@ -28,6 +29,7 @@ class Fault(Exception):  # noqa: N818 - most of these pass and are no errors of 
     status: int = 502
     wait_s: float | None = None
     reply: Reply | None = None
+    reached: bool = True
 
 
 def fault_of(reply: Reply, headers: Mapping[str, str]) -> Fault:

@@ -127,7 +127,7 @@ class Collected:
     async def start(self, status: int, media: str) -> None:
         self.status, self.media = status, media
 
-    async def chunk(self, data: bytes) -> None:
+    async def chunk(self, data: bytes, *, last: bool = False) -> None:
         self._body += data
 
     @property
@@ -170,7 +170,7 @@ async def open_gateway(
         with anyio.CancelScope(shield=True):
             for one in routes.values():
                 with anyio.move_on_after(2.0):
-                    await one.client.aclose()
+                    await one.upstream.aclose()
 
 
 def _routes(

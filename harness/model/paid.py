@@ -94,12 +94,13 @@ class Paid:
                 await self._refuse(503, "upstream_down", self.gateway.fault.message)
                 return
             tries += 1
-            try:
-                with anyio.fail_after(max(0.0, give_up - time.monotonic())):
-                    await self.route.breaker.admit()
-            except TimeoutError:
-                await self._give_up("it stayed down")
-                return
+            if self.route.breaker.resting:
+                try:
+                    with anyio.fail_after(max(0.0, give_up - time.monotonic())):
+                        await self.route.breaker.admit()
+                except TimeoutError:
+                    await self._give_up("it stayed down")
+                    return
             async with self.route.slots:
                 fault = await self._try()
             if fault is None:
@@ -121,7 +122,7 @@ class Paid:
             self.route.breaker.abandoned()
             await self._over_budget(error)
             return None
-        trial = Trial(self.route.client, self.route.policy, self.request, self.sink)
+        trial = Trial(self.route.upstream, self.route.policy, self.request, self.sink)
         self.call = replace(self.call, held=worst)
         settled = False
         try:
@@ -148,7 +149,7 @@ class Paid:
     async def _finish(self, reply: Reply, trial: Trial) -> None:
         if not trial.started:
             await self.sink.start(reply.status, reply.media)
-        await self.sink.chunk(trial.tail)
+        await self.sink.chunk(trial.tail, last=True)
 
     async def _failed(self, fault: Fault, worst: Spend, trial: Trial) -> Fault | None:
         kept = fault.reply if not fault.passing and not fault.final and not trial.started else None
@@ -159,7 +160,8 @@ class Paid:
             self.route.breaker.abandoned()
         if trial.started:
             # what the client has cannot be taken back: say so in the stream, and end it
-            await self.sink.chunk(framed(self.request.dialect.error(502, "stream_cut", fault.reason), "error"))
+            said = self.request.dialect.error(502, "stream_cut", fault.reason)
+            await self.sink.chunk(framed(said, "error"), last=True)
             return None
         if fault.passing:
             return fault
@@ -177,8 +179,7 @@ class Paid:
         spent = Spend(1, counted.tokens_in or 0, counted.tokens_out or 0, price.of(counted), estimated)
         self.gateway.allowance.settle(self.call.role, worst, spent)
         self.call = replace(self.call, held=Spend(), spent=self.call.spent + spent, reply=reply)
-        with anyio.CancelScope(shield=True):
-            await self.gateway.journal.finish_call(self.call)
+        await self.gateway.journal.finish_call(self.call)
 
     async def _over_budget(self, error: BudgetError) -> None:
         self.error = "budget"
@@ -218,7 +219,7 @@ class Paid:
 async def give(sink: Sink, reply: Reply) -> None:
     """A whole reply at once."""
     await sink.start(reply.status, reply.media)
-    await sink.chunk(reply.body)
+    await sink.chunk(reply.body, last=True)
 
 
 def _excerpt(reply: Reply | None) -> str:

@@ -10,18 +10,17 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import anyio
-import httpx2
 
 from harness.errors import InputError
 from harness.model.base import Asked, Dialect
 from harness.model.breaker import Breaker
 from harness.model.pricing import Price, price_of
 from harness.model.trial import Request
+from harness.model.upstream import Upstream, upstream
 from harness.policy.schema import ModelPolicy
 from harness.records import Json
 
 DEFAULT = "default"
-_LOCAL = {"127.0.0.1", "localhost", "::1"}
 # what clients put in to be told apart by, and no part of what is asked
 _VOLATILE = ("user", "metadata", "client_metadata", "prompt_cache_key", "safety_identifier")
 
@@ -33,7 +32,7 @@ class Route:
     name: str
     policy: ModelPolicy
     price: Price
-    client: httpx2.AsyncClient
+    upstream: Upstream
     key: str = field(repr=False)
     slots: anyio.CapacityLimiter
     breaker: Breaker = field(default_factory=Breaker)
@@ -91,20 +90,10 @@ def key_of(name: str, policy: ModelPolicy, environment: Mapping[str, str] | None
     return key
 
 
-def route(name: str, policy: ModelPolicy, *, priced: bool, key: str, transport: object = None) -> Route:
-    """An upstream ready to be called; its client is the caller's to close."""
-    local = urlsplit(policy.base_url).hostname in _LOCAL
-    client = httpx2.AsyncClient(
-        timeout=httpx2.Timeout(None, connect=policy.connect_s, pool=policy.first_byte_s),
-        limits=httpx2.Limits(max_connections=policy.concurrency, max_keepalive_connections=policy.concurrency),
-        trust_env=not local,  # a proxy for the internet is none for loopback
-        verify=policy.base_url.startswith("https"),
-        follow_redirects=False,
-        transport=transport,  # pyright: ignore[reportArgumentType] - only tests give one
-    )
-    return Route(
-        name, policy, price_of(name, policy, needed=priced), client, key, anyio.CapacityLimiter(policy.concurrency)
-    )
+def route(name: str, policy: ModelPolicy, *, priced: bool, key: str) -> Route:
+    """An upstream ready to be called; its connections are the caller's to close. Blocks while it reads certificates."""
+    price, slots = price_of(name, policy, needed=priced), anyio.CapacityLimiter(policy.concurrency)
+    return Route(name, policy, price, upstream(policy), key, slots)
 
 
 def find_route(routes: Mapping[str, Route], asked: str) -> Route | None:

@@ -7,6 +7,7 @@ known by the wire it came over.
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
@@ -128,11 +129,9 @@ class Server:
                 scope, receive, send
             )
             return
-        sink = _HttpSink(send, streams=_streams(path, raw))
+        sink = _HttpSink(send, path, raw)
         async with anyio.create_task_group() as group:
-            group.start_soon(_until_gone, receive, group.cancel_scope)
-            if sink.streams:
-                group.start_soon(sink.beat)
+            group.start_soon(_attend, receive, sink, group.cancel_scope)
             try:
                 query, headers = scope["query_string"].decode("latin-1"), dict(Headers(scope=scope))
                 await self.gateway.answer(caller, path, raw, sink, query=query, headers=headers)
@@ -147,12 +146,13 @@ class Server:
 class _HttpSink:
     """A reply as ASGI messages. A stream that has to wait long for its start is kept alive with comments."""
 
-    def __init__(self, send: Send, *, streams: bool) -> None:
+    def __init__(self, send: Send, path: str, raw: bytes) -> None:
         self._send = send
-        self.streams = streams
+        self._asked = path, raw
         self._begun = False
         self._failing = False
-        self._quiet = True
+        self._ended = False
+        self.quiet = True
 
     async def start(self, status: int, media: str) -> None:
         if self._begun:
@@ -162,21 +162,24 @@ class _HttpSink:
         headers = [(b"content-type", media.encode("latin-1", "replace")), (b"cache-control", b"no-store")]
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
-    async def chunk(self, data: bytes) -> None:
-        self._quiet = False
+    async def chunk(self, data: bytes, *, last: bool = False) -> None:
+        self.quiet = False
+        self._ended = last
         if self._failing:
             data = b"event: error\ndata: " + data.replace(b"\n", b" ") + b"\n\n"
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        await self._send({"type": "http.response.body", "body": data, "more_body": not last})
 
     async def beat(self) -> None:
-        while self._quiet:
-            await anyio.sleep(KEEP_ALIVE_S)
-            if self._quiet:
-                await self.start(200, "text/event-stream; charset=utf-8")
-                await self._send({"type": "http.response.body", "body": b": waiting\n\n", "more_body": True})
+        """Tell a client that waits for a stream that it is not forgotten."""
+        if not _streams(*self._asked):
+            self.quiet = False  # a whole answer has no room for comments
+            return
+        await self.start(200, "text/event-stream; charset=utf-8")
+        await self._send({"type": "http.response.body", "body": b": waiting\n\n", "more_body": True})
 
     async def end(self) -> None:
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        if not self._ended:
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 class Link:
@@ -243,10 +246,16 @@ async def serve(gateway: Gateway) -> AsyncGenerator[Server]:
             await server.shut()
 
 
-async def _until_gone(receive: Receive, scope: anyio.CancelScope) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    scope.cancel()
+async def _attend(receive: Receive, sink: _HttpSink, scope: anyio.CancelScope) -> None:
+    """End the call when its client goes away, and keep the client's patience until the answer begins."""
+    while True:
+        with anyio.move_on_after(KEEP_ALIVE_S if sink.quiet else math.inf):
+            if (await receive())["type"] == "http.disconnect":
+                scope.cancel()
+                return
+            continue
+        if sink.quiet:
+            await sink.beat()
 
 
 async def _body(receive: Receive) -> bytes | None:
@@ -265,8 +274,8 @@ async def _body(receive: Receive) -> bytes | None:
 def _token(scope: Scope) -> str:
     headers = Headers(scope=scope)
     bearer = headers.get("authorization", "").removeprefix("Bearer ").strip()
-    query = QueryParams(scope["query_string"])
-    return bearer or headers.get("x-api-key") or headers.get("x-goog-api-key") or query.get("key") or ""
+    named = bearer or headers.get("x-api-key") or headers.get("x-goog-api-key")
+    return named or QueryParams(scope["query_string"]).get("key") or ""
 
 
 def _streams(path: str, raw: bytes) -> bool:

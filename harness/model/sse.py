@@ -29,15 +29,18 @@ class Events:
 
     def __init__(self) -> None:
         self._buffer = bytearray()
+        self._searched = 0
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """The events that `data` completes. Raises ValueError for one without end or with broken JSON."""
         self._buffer += data
-        while (match := _BLANK.search(self._buffer)) is not None:
+        while (match := _BLANK.search(self._buffer, self._searched)) is not None:
             raw = bytes(self._buffer[: match.end()])
             del self._buffer[: match.end()]
+            self._searched = 0
             if raw.strip():
                 yield parsed(raw)
+        self._searched = max(0, len(self._buffer) - 3)
         if len(self._buffer) > MAX_EVENT:
             raise ValueError("an event of the stream has no end")
 
@@ -51,8 +54,11 @@ class Events:
 
 def parsed(raw: bytes) -> Event:
     """One event. Raises ValueError when its data looks like JSON and is not."""
-    lines = [line[5:].strip() for line in raw.replace(b"\r", b"\n").split(b"\n") if line.startswith(b"data:")]
-    data = b"\n".join(lines)
+    if raw.startswith(b"data:") and raw.find(b"\n") >= len(raw) - 2 and b"\r" not in raw:
+        data = raw[5:].strip()  # nearly all are this plain
+    else:
+        lines = raw.replace(b"\r", b"\n").split(b"\n")
+        data = b"\n".join(line[5:].strip() for line in lines if line.startswith(b"data:"))
     if data == DONE:
         return Event(raw, None, done=True)
     if not data:

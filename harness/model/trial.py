@@ -1,7 +1,7 @@
 """One try of one call: sent, read, counted; handed on as it comes when it is a stream.
 
-Deadlines hold on connecting, on the first byte, between bytes and on the whole. A stream's last event is held back, so
-that the caller can make the reply durable before the client sees its end.
+Deadlines hold on connecting, on the first byte, between bytes and on the whole. What ends a stream is held back, so
+that the caller can make the reply durable before the client sees its end; all that comes before goes on as it came.
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 import anyio
-import httpx2
 
 from harness.model.base import Asked, Counted, Dialect, Tally
 from harness.model.blackout import Blackout
 from harness.model.faults import Fault, fault_of
 from harness.model.sse import Event, Events, whole
 from harness.model.tokens import estimate
+from harness.model.upstream import Answer, Upstream
 from harness.policy.schema import ModelPolicy
 from harness.records import Json, Reply
 
 MAX_REPLY = 64 << 20
 MAX_ERROR = 1 << 20
+# heads that come before any text: chat has one, Messages three, Responses four
+_HEADS = 4
 
 
 class Sink(Protocol):
@@ -33,8 +35,8 @@ class Sink(Protocol):
         """The head; once."""
         ...
 
-    async def chunk(self, data: bytes) -> None:
-        """A part of the body."""
+    async def chunk(self, data: bytes, *, last: bool = False) -> None:
+        """A part of the body; the `last` one ends it."""
         ...
 
 
@@ -58,7 +60,7 @@ class Request:
 class Trial:
     """One try. After `run`, `reply` is complete and `tail` what the client has not been given of it."""
 
-    client: httpx2.AsyncClient
+    upstream: Upstream
     model: ModelPolicy
     request: Request
     sink: Sink
@@ -66,7 +68,9 @@ class Trial:
     sent: bool = False
     started: bool = False
     tail: bytes = b""
+    _ready: bytearray = field(default_factory=bytearray)
     _body: bytearray = field(default_factory=bytearray)
+    _events: int = 0
 
     def __post_init__(self) -> None:
         self.tally = self.request.dialect.tally(self.request.asked)
@@ -78,14 +82,9 @@ class Trial:
                 return await self._run()
         except TimeoutError:
             raise Fault(f"no whole answer within {self.model.total_s:g} s") from None
-        except httpx2.ConnectTimeout:
-            self.sent = False
-            raise Fault(f"no connection within {self.model.connect_s:g} s") from None
-        except (httpx2.ConnectError, httpx2.UnsupportedProtocol, httpx2.PoolTimeout) as error:
-            self.sent = False
-            raise Fault(f"cannot connect: {_said(error)}") from None
-        except httpx2.HTTPError as error:
-            raise Fault(f"the connection broke: {_said(error)}") from None
+        except Fault as fault:
+            self.sent = self.sent and fault.reached
+            raise
 
     def counted(self) -> tuple[Counted, bool]:
         """(what the try took, whether part of that is estimated)."""
@@ -99,33 +98,29 @@ class Trial:
         return Counted(ins, outs, told.cached_in, told.written_in), True
 
     async def _run(self) -> Reply:
-        request = self.request
-        built = self.client.build_request("POST", request.url, content=request.body, headers=request.headers)
+        request, model = self.request, self.model
         self.sent = True
-        with _within(self.model.first_byte_s, "no answer"):
-            response = await self.client.send(built, stream=True)
-        try:
-            return await self._read(response)
-        finally:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(1.0):
-                await response.aclose()
+        async with self.upstream.post(
+            request.url, request.headers, request.body, connect_s=model.connect_s, first_byte_s=model.first_byte_s
+        ) as answer:
+            return await self._read(answer)
 
-    async def _read(self, response: httpx2.Response) -> Reply:
-        media = response.headers.get("content-type", "application/json")
-        status = response.status_code
+    async def _read(self, answer: Answer) -> Reply:
+        media = answer.headers.get("content-type", "application/json")
+        status = answer.status
         if status >= 400:
             self.sent = False  # nobody bills a refusal
-            async for part in self._parts(response, MAX_ERROR):
+            async for part in self._parts(answer, MAX_ERROR):
                 self._body += part
-            raise fault_of(Reply(status, media, self.request.without_key(bytes(self._body))), response.headers)
+            raise fault_of(Reply(status, media, self.request.without_key(bytes(self._body))), answer.headers)
         if request_streams(self.request.asked, media):
-            await self._stream(response, media)
+            await self._stream(answer, media)
         else:
-            await self._whole(response)
+            await self._whole(answer)
         return Reply(status, media, bytes(self._body))
 
-    async def _whole(self, response: httpx2.Response) -> None:
-        async for part in self._parts(response, MAX_REPLY):
+    async def _whole(self, answer: Answer) -> None:
+        async for part in self._parts(answer, MAX_REPLY):
             self._body += part
         self._body = bytearray(self.request.without_key(bytes(self._body)))
         try:
@@ -138,71 +133,65 @@ class Trial:
             raise Fault("the answer lacks what clients rely on (no choices)")
         self.tail = bytes(self._body)
 
-    async def _stream(self, response: httpx2.Response, media: str) -> None:
+    async def _stream(self, answer: Answer, media: str) -> None:
         events, blackout = Events(), Blackout(self.request.key)
         try:
-            async for part in self._parts(response, MAX_REPLY):
+            async for part in self._parts(answer, MAX_REPLY):
                 for event in events.feed(part):
-                    await self._take(event, blackout, media)
+                    self._take(event, blackout)
+                await self._hand_on(media)
             for event in events.rest():
-                await self._take(event, blackout, media)
+                self._take(event, blackout)
             for raw in blackout.rest():
-                await self._hand_on(raw, media)
+                self._keep(raw)
         except ValueError as error:
             raise Fault(f"the stream is malformed: {error}") from None
         if not self.tally.finished:
             raise Fault("the stream was cut")
+        self.tail = bytes(self._ready) + self.tail
 
-    async def _take(self, event: Event, blackout: Blackout, media: str) -> None:
+    def _take(self, event: Event, blackout: Blackout) -> None:
         if event.body is not None:
             if "error" in event.body and "choices" not in event.body:
                 said = self.request.without_key(_json(event.body))
                 raise Fault("the stream says an error", reply=Reply(502, "application/json", said))
+            known = self.tally.text
             self.tally.take(event.body)
+            if self.tally.text > known:
+                # another of several choices goes on: what was held back did not end the stream
+                self._ready += self.tail
+                self.tail = b""
             if self.request.asked.dropped_usage and event.body.get("choices") == []:
                 return
         for raw in blackout.feed(event):
-            await self._hand_on(raw, media)
+            self._keep(raw)
 
-    async def _hand_on(self, raw: bytes, media: str) -> None:
+    def _keep(self, raw: bytes) -> None:
+        """Put an event where it goes: on, or, once the reply has come to its end, behind the disk."""
         raw = self.request.without_key(raw)
         self._body += raw
-        if self.tail:
-            if not self.started:
-                self.started = True
-                await self.sink.start(200, media)
-            await self.sink.chunk(self.tail)
-        self.tail = raw
+        self._events += 1
+        if self.tally.finished:
+            self.tail += raw
+        else:
+            self._ready += raw
 
-    async def _parts(self, response: httpx2.Response, most: int) -> AsyncIterator[bytes]:
-        parts = response.aiter_bytes()
+    async def _hand_on(self, media: str) -> None:
+        if not self._ready or not (self.started or self.tally.text or self._events > _HEADS):
+            return  # until a client has been given something, another try can be made
+        data, self._ready = bytes(self._ready), bytearray()
+        if not self.started:
+            self.started = True
+            await self.sink.start(200, media)
+        await self.sink.chunk(data)
+
+    async def _parts(self, answer: Answer, most: int) -> AsyncIterator[bytes]:
         size = 0
-        while True:
-            with _within(self.model.idle_s, "the answer stopped"):
-                part = await anext(parts, None)
-            if part is None:
-                return
+        while part := await answer.part(self.model.idle_s):
             size += len(part)
             if size > most:
                 raise Fault(f"the answer is longer than {most} bytes", passing=False)
             yield part
-
-
-class _within:  # noqa: N801 - reads as a verb
-    """anyio.fail_after, with a Fault that says what did not come."""
-
-    def __init__(self, seconds: float, what: str) -> None:
-        self._scope = anyio.move_on_after(seconds)
-        self._text = f"{what} within {seconds:g} s"
-
-    def __enter__(self) -> None:
-        self._scope.__enter__()
-
-    def __exit__(self, *error: object) -> bool | None:
-        swallowed = self._scope.__exit__(*error)  # pyright: ignore[reportArgumentType] - the same triple
-        if self._scope.cancelled_caught:
-            raise Fault(self._text)
-        return swallowed
 
 
 def request_streams(asked: Asked, media: str) -> bool:
@@ -219,7 +208,3 @@ def _bodies(data: bytes) -> list[Mapping[str, Json]]:
 
 def _json(body: Mapping[str, Json]) -> bytes:
     return json.dumps(body).encode()
-
-
-def _said(error: Exception) -> str:
-    return str(error)[:200] or type(error).__name__

@@ -119,7 +119,7 @@ async def test_kills_in_between_never_let_a_budget_be_passed(tmp_path):
     rng = np.random.default_rng(7)
     async with ScriptedModel("one two three", keep=False) as model:
         for kill in range(6):
-            place = ("call-begun", "call-answered", "call-stored")[kill % 3]
+            place = ("call-stored", "call-begun", "call-answered")[kill % 3]
             arm = {"STROP_FAILPOINT": f"{place}:{int(rng.integers(1, 12))}"} if kill < 5 else {}
             done = await anyio.run_process(
                 [sys.executable, "-c", DRIVER, str(folder), model.url, str(limit)],
