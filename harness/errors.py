@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.box.base import Completed
+    from harness.records import Completed
 
 
 class StropError(Exception):

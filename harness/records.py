@@ -197,3 +197,19 @@ class ModelCall:
     held: Spend
     spent: Spend
     reply: Reply | None
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """How a command ended by itself. `exit_code` is negative for a signal, as in subprocess.
+
+    `stdout` and `stderr` are capped; `truncated` says that more was thrown away.
+    """
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+    truncated: bool
+    wall_s: float
+    cpu_s: float
+    memory_mb: float | None = None

@@ -1,7 +1,7 @@
 import pytest
 
-from harness.box.base import Completed
 from harness.errors import LimitError, StorageError
+from harness.records import Completed
 
 NOTHING = Completed(exit_code=0, stdout=b"", stderr=b"", truncated=False, wall_s=0.0, cpu_s=0.0)
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from harness.agent.base import Ask, Proposal
 from harness.agent.bench import Bench
-from harness.box.base import TMP, WORK, BoxSpec, Command, Completed, Mount
+from harness.box.base import TMP, WORK, BoxSpec, Command, Mount
 from harness.errors import AgentError, ExecTimeoutError, InfraError, LimitError
 from harness.model.base import PROPOSER, Caller
 from harness.policy.locks import Globs
-from harness.records import Json
+from harness.records import Completed, Json
 from harness.tree import Entry, Tree
 from harness.untrusted import line
 

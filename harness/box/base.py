@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 
 from harness.box.relay import Link
 from harness.limits import Limits
+from harness.records import Completed
 from harness.tree import Entry
 
 WORK, DATA, OUT, EVAL, LABELS, RESULT = "/work", "/data", "/out", "/eval", "/labels", "/result"
@@ -67,22 +68,6 @@ class Command:
     cwd: str = WORK
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     stdin: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class Completed:
-    """How a command ended by itself. `exit_code` is negative for a signal, as in subprocess.
-
-    `stdout` and `stderr` are capped; `truncated` says that more was thrown away.
-    """
-
-    exit_code: int
-    stdout: bytes
-    stderr: bytes
-    truncated: bool
-    wall_s: float
-    cpu_s: float
-    memory_mb: float | None = None
 
 
 class Box(Protocol):

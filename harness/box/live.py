@@ -17,13 +17,14 @@ from typing import TypeVar
 
 import anyio
 
-from harness.box.base import FOLDERS, TMP, Command, Completed
+from harness.box.base import FOLDERS, TMP, Command
 from harness.box.client import Captured, Client, Ended, GuestError, Request
 from harness.box.prefix import Python
 from harness.box.relay import Link, environment
 from harness.box.wire import MAX_FRAME
 from harness.errors import BoxClosedError, ExecTimeoutError, InfraError, InputError, LimitError
 from harness.limits import Limits
+from harness.records import Completed
 from harness.tree import Entry
 
 GRACE_S = 5.0  # the worker keeps the deadline; past this much more, the host kills the box

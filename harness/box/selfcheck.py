@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.box import abuses, probes, syscalls
-from harness.box.base import FOLDERS, TMP, Box, Boxes, BoxSpec, Command, Completed
+from harness.box.base import FOLDERS, TMP, Box, Boxes, BoxSpec, Command
 from harness.errors import BoxError, ExecTimeoutError, LimitError
 from harness.limits import Limits
+from harness.records import Completed
 from harness.tree import Entry
 from harness.untrusted import line
 

@@ -13,14 +13,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from harness.box.base import DATA, EVAL, RESULT, WORK, Box, Boxes, BoxSpec, Command, Completed
+from harness.box.base import DATA, EVAL, RESULT, WORK, Box, Boxes, BoxSpec, Command
 from harness.errors import ExecTimeoutError, LimitError
 from harness.evaluation.channel import Channel, own_names, pure_locked, script_of
 from harness.evaluation.contract import SEED_VARIABLE
 from harness.evaluation.result import MAX_BYTES, Result, ResultRefusedError, parse_number, parse_result
 from harness.evaluation.split import ended, guard_metrics, one_result, stopped
 from harness.evaluation.subject import Subject
-from harness.records import Outcome, Split, Status
+from harness.records import Completed, Outcome, Split, Status
 from harness.tree import Entry, Tree
 
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
-from harness.box.base import DATA, EVAL, LABELS, OUT, RESULT, WORK, Boxes, BoxSpec, Command, Completed
+from harness.box.base import DATA, EVAL, LABELS, OUT, RESULT, WORK, Boxes, BoxSpec, Command
 from harness.errors import ExecTimeoutError, LimitError
 from harness.evaluation.contract import MAX_OUTPUT_BYTES, SEED_VARIABLE
 from harness.evaluation.plausible import implausible
 from harness.evaluation.result import MAX_BYTES, Result, ResultRefusedError, parse_result
 from harness.evaluation.subject import Subject
 from harness.policy.schema import EvalTable
-from harness.records import Outcome, Split, Status
+from harness.records import Completed, Outcome, Split, Status
 from harness.tree import Entry, Tree
 from harness.untrusted import clean, line
 

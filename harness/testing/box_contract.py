@@ -13,9 +13,10 @@ from typing import Generic, TypeVar
 
 import anyio
 
-from harness.box.base import FOLDERS, OUT, TMP, WORK, Box, Boxes, BoxSpec, Command, Completed
+from harness.box.base import FOLDERS, OUT, TMP, WORK, Box, Boxes, BoxSpec, Command
 from harness.errors import BoxClosedError, ExecTimeoutError, InfraError, InputError, LimitError
 from harness.limits import Limits
+from harness.records import Completed
 from harness.tree import Entry
 
 _E = TypeVar("_E", bound=Exception)

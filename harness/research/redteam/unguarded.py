@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from harness.box.base import DATA, EVAL, LABELS, RESULT, WORK, Box, Boxes, BoxSpec, Command, Completed
+from harness.box.base import DATA, EVAL, LABELS, RESULT, WORK, Box, Boxes, BoxSpec, Command
 from harness.errors import BoxError
-from harness.records import Split
+from harness.records import Completed, Split
 from harness.repo.door import apply_changes
 from harness.repo.names import flaw
 from harness.research.redteam.base import Attack, Target
