@@ -1,24 +1,50 @@
-"""The live panel of a run, drawn from its progress. Imported only where rich is already in use."""
+"""The live panel of a run, drawn from its progress. Imported only where there is a terminal: rich is slow to load."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Group
+from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from harness.cli.output import VERDICT_STYLE
-from harness.cli.progress import Progress, decision_text
+from harness.cli.progress import Progress, said
 from harness.report.numbers import change, count, duration, metric
 from harness.untrusted import line
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
+    from harness.events import Event, TicketDecided
     from harness.records import Usage
+
+
+class LiveDisplay:
+    """A rich panel that is redrawn four times a second; what it said last stays on the terminal."""
+
+    def __init__(self, console: Console, progress: Progress | None = None) -> None:
+        self.progress = progress or Progress()
+        self._live = Live(self, console=console, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def take(self, event: Event) -> None:
+        self.progress.take(event)
+
+    def say(self, notice: str) -> None:
+        self.progress.notice = notice
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield panel(self.progress)
 
 
 def panel(progress: Progress) -> RenderableType:
@@ -26,7 +52,7 @@ def panel(progress: Progress) -> RenderableType:
     if progress.started is None:
         return Text(progress.notice or "opening the run ...", style="dim")
     parts: list[RenderableType] = [_bars(progress), _standing(progress), _counts(progress)]
-    parts += [decision_text(event) for event in list(progress.recent)]  # drawn by another thread than the one that adds
+    parts += [_decision(event) for event in list(progress.recent)]  # drawn by another thread than the one that adds
     parts.append(
         Text(progress.notice or progress.stopped or _doing(progress), style="yellow" if progress.notice else "dim")
     )
@@ -95,3 +121,13 @@ def _doing(progress: Progress) -> str:
     if not progress.in_flight:
         return "measuring"
     return "in flight: " + " ".join(f"t{ticket}" for ticket in sorted(progress.in_flight)[:12])
+
+
+def _decision(event: TicketDecided) -> Text:
+    """One decision, styled, with nothing of the candidate's read as markup."""
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(f"{event.decision.variant or 't' + str(event.decision.ticket):>5} ")
+    text.append(f"{event.decision.verdict:<11} ", style=VERDICT_STYLE.get(event.decision.verdict, ""))
+    text.append(f"{metric(event.score):<10} ")
+    text.append(said(event, 120), style="dim")
+    return text

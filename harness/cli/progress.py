@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
 from harness.cli.failure import silence
-from harness.cli.output import VERDICT_STYLE
 from harness.clock import Clock, SystemClock
 from harness.events import (
     Event,
@@ -27,9 +26,6 @@ from harness.report.numbers import as_float, change, duration, metric, part
 from harness.untrusted import line
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.text import Text
-
     from harness.records import Json, Usage
 
 SHOWN_DECISIONS = 8
@@ -172,34 +168,6 @@ def _as_json(value: object) -> object:
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
 
 
-class LiveDisplay:
-    """A rich panel that is redrawn four times a second; what it said last stays on the terminal."""
-
-    def __init__(self, console: Console, progress: Progress | None = None) -> None:
-        from rich.live import Live
-
-        self.progress = progress or Progress()
-        self._live = Live(self, console=console, refresh_per_second=4, transient=True)
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
-
-    def take(self, event: Event) -> None:
-        self.progress.take(event)
-
-    def say(self, notice: str) -> None:
-        self.progress.notice = notice
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from harness.cli.panel import panel
-
-        yield panel(self.progress)
-
-
 def plain_line(progress: Progress, event: Event) -> str:
     """The line an event makes in a plain log; empty when it makes none."""
     text = ""
@@ -253,18 +221,6 @@ def said(event: TicketDecided, width: int) -> str:
     """What the proposer said of it, or else the reason, on one line of at most `width` characters."""
     text = brief(event.note or event.decision.reason, 400)
     return text if len(text) <= width else text[: width - 3] + "..."
-
-
-def decision_text(event: TicketDecided) -> Text:
-    """One decision for the live panel, styled, with nothing of the candidate's read as markup."""
-    from rich.text import Text
-
-    text = Text(no_wrap=True, overflow="ellipsis")
-    text.append(f"{event.decision.variant or 't' + str(event.decision.ticket):>5} ")
-    text.append(f"{event.decision.verdict:<11} ", style=VERDICT_STYLE.get(event.decision.verdict, ""))
-    text.append(f"{metric(event.score):<10} ")
-    text.append(said(event, 120), style="dim")
-    return text
 
 
 def write_line(text: str) -> None:

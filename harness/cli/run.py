@@ -186,7 +186,7 @@ def _drive(
 
 def _display(*, plain: bool, json_events: bool, as_json: bool, quiet: bool) -> Display:
     from harness.cli.output import console
-    from harness.cli.progress import JsonDisplay, LiveDisplay, PlainDisplay, QuietDisplay, write_error, write_line
+    from harness.cli.progress import JsonDisplay, PlainDisplay, QuietDisplay, write_error, write_line
 
     if json_events and as_json:
         raise InputError("--json-events and --json both want stdout", mend="give one of them")
@@ -195,4 +195,8 @@ def _display(*, plain: bool, json_events: bool, as_json: bool, quiet: bool) -> D
     if quiet or as_json:
         return QuietDisplay(write_error)
     out = console()
-    return PlainDisplay(write_line) if plain or not out.is_terminal or out.is_dumb_terminal else LiveDisplay(out)
+    if plain or not out.is_terminal or out.is_dumb_terminal:
+        return PlainDisplay(write_line)
+    from harness.cli.panel import LiveDisplay
+
+    return LiveDisplay(out)

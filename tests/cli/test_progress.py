@@ -4,8 +4,8 @@ import json
 import pytest
 from rich.console import Console
 
-from harness.cli.panel import panel
-from harness.cli.progress import JsonDisplay, LiveDisplay, PlainDisplay, Progress, QuietDisplay
+from harness.cli.panel import LiveDisplay, panel
+from harness.cli.progress import JsonDisplay, PlainDisplay, Progress, QuietDisplay
 from harness.events import (
     RolloutFinished,
     RootMeasured,
