@@ -12,7 +12,7 @@ from harness.resources import resource
 
 FOLDER = "/run/guest"
 ENTRY_POINT = f"{FOLDER}/worker.pyc"
-_MODULES = ("frames", "sweep", "sockets", "watch", "files", "relay", "start", "run", "warm", "serve")
+_MODULES = ("frames", "sweep", "sockets", "fifos", "watch", "files", "relay", "start", "run", "warm", "serve")
 _UNCHECKED_HASH = (1).to_bytes(4, "little") + bytes(8)
 
 

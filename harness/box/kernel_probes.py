@@ -88,6 +88,30 @@ print(f"the engine's filter does not know {', '.join(open)}" if open else "refus
 """,
         "newest",
     ),
+    "borrowed pages": (
+        TRY
+        + """
+import fcntl, socket
+def worked(call):
+    try: call(); return True
+    except OSError: return False
+source, sink = os.pipe()
+ours, theirs = socket.socketpair(); ours.send(b"x")
+byte = ctypes.create_string_buffer(1)
+span = (ctypes.c_size_t * 2)(ctypes.addressof(byte), 1)
+numbers = json.loads(sys.argv[1])
+found = ["a larger pipe"] if worked(lambda: fcntl.fcntl(sink, 1031, 1 << 20)) else []
+found += ["a page lent to a pipe"] if libc.syscall(numbers["vmsplice"], sink, span, ctypes.c_ulong(1), 0) > 0 else []
+found += ["a socket's page in a pipe"] if libc.syscall(numbers["splice"], theirs.fileno(), 0, sink, 0, 1, 0) > 0 else []
+found += ["pages lent to a socket"] if worked(lambda: socket.socket().setsockopt(1, 60, 1)) else []
+thread = 0x100 | 0x200 | 0x800 | 0x10000  # memory, folder, signals, thread; not its files
+child = os.fork()
+if child == 0: os._exit(0 if refused(numbers["clone"], thread, 0, 0, 0, 0) else 1)
+if os.waitpid(child, 0)[1]: found.append("a thread with files of its own")
+verdict(found)
+""",
+        "lending",
+    ),
     "foreign architecture": (
         """
 import ctypes, mmap, os, platform, sys

@@ -1,8 +1,9 @@
 """The system call filter of a box, as the classic BPF that `bwrap --seccomp` and the kernel take.
 
 Allows by default, for it sits under namespaces, no capabilities and no new privileges; refuses what those leave
-open: io_uring, keys, ptrace, bpf, perf, mounts, more namespaces, memory nobody counts, larger socket buffers, sockets
-that a network namespace does not hold (AF_VSOCK), limits set on another process (one could kill the worker with its
+open: io_uring, keys, ptrace, bpf, perf, mounts, more namespaces, memory nobody counts, larger buffers of sockets and
+pipes and pages lent to them, threads with files of their own (the watchdog counts those of processes), sockets that a
+network namespace does not hold (AF_VSOCK), limits set on another process (one could kill the worker with its
 own), and the scheduling of PID 1 (a starved worker keeps no deadline and watches no memory).
 A call of a foreign architecture kills the process.
 """
@@ -29,7 +30,9 @@ _FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: what the n
 _WORKER = 1  # the worker's pid in a box; it has one thread that matters
 _INT = 0xFFFFFFFF  # the kernel reads no more of these arguments; without the mask, higher bits would hide them
 _PROTOCOLS = (33, 132, 136, 262)  # DCCP, SCTP, UDP-Lite, MPTCP: their buffers are not asked for
-_SOL_SOCKET, _BUFFERS = 1, (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF and their FORCE
+_SOL_SOCKET, _BUFFERS = 1, (7, 8, 32, 33, 60)  # SO_SNDBUF, SO_RCVBUF and their FORCE; SO_ZEROCOPY
+_SETPIPE_SZ = 1031
+_THREAD, _FILES = 0x10000, 0x400  # CLONE_THREAD, CLONE_FILES
 _TERMINAL_INJECTION = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 
 
@@ -59,11 +62,18 @@ def program(machine: str | None = None) -> bytes:
     if machine == "x86_64":
         out += [_step(_JUMP_GREATER, _X32_BIT, 0, 1), _step(_RETURN, _KILL)]
     refused = {**syscalls.REFUSED, **syscalls.NEWEST}
-    for numbers, code in ((refused, errno.EPERM), (syscalls.ABSENT, errno.ENOSYS)):
+    for numbers, code in (
+        (refused, errno.EPERM),
+        (syscalls.ABSENT, errno.ENOSYS),
+        (syscalls.UNSUITED, errno.EINVAL),
+    ):
         for pair in numbers.values():
             if pair[column] is not None:
                 out += [_step(_JUMP_EQUAL, pair[column] or 0, 0, 1), _fail(code)]
-    out += _on(syscalls.CLONE[column], _ARG0, [_step(_JUMP_SET, _NEW_NAMESPACES, 0, 1), _fail(errno.EPERM)])
+    spaces = [_step(_JUMP_SET, _NEW_NAMESPACES, 0, 1), _fail(errno.EPERM)]
+    apart = [_step(_JUMP_SET, _THREAD, 0, 2), _step(_JUMP_SET, _FILES, 1, 0), _fail(errno.EPERM)]
+    out += _on(syscalls.CLONE[column], _ARG0, [*spaces, *apart])
+    out += _on(syscalls.FCNTL[column], _ARG1, [_step(_JUMP_EQUAL, _SETPIPE_SZ, 0, 1), _fail(errno.EPERM)])
     out += _on(syscalls.PRLIMIT[column], _ARG0, [_step(_JUMP_EQUAL, 0, 1, 0), _fail(errno.EPERM)])
     families = [_step(_JUMP_EQUAL, family, len(_FAMILIES) - at, 0) for at, family in enumerate(_FAMILIES)]
     protocols = [_step(_LOAD, _ARG2)]
@@ -98,7 +108,10 @@ def profile() -> str:
     rules: list[dict[str, Any]] = [
         {"names": refused, "action": "SCMP_ACT_ERRNO", "errnoRet": errno.EPERM},
         {"names": list(syscalls.ABSENT), "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS},
+        {"names": list(syscalls.UNSUITED), "action": "SCMP_ACT_ERRNO", "errnoRet": errno.EINVAL},
         _when("prlimit64", errno.EPERM, ("SCMP_CMP_NE", 0)),
+        _when("clone", errno.EPERM, ("SCMP_CMP_MASKED_EQ", _THREAD | _FILES), _THREAD),
+        _when("fcntl", errno.EPERM, ("SCMP_CMP_MASKED_EQ", _INT), _SETPIPE_SZ, index=1),
         _when("socket", errno.EAFNOSUPPORT, ("SCMP_CMP_GE", 64)),
     ]
     for bit in range(32):

@@ -84,6 +84,7 @@ async def _within(boxes: Boxes) -> list[Probe]:
             "numbers": (json.dumps(_numbers()),),
             "newest": (json.dumps({name: pair[_column()] for name, pair in syscalls.NEWEST.items()}),),
             "slowing": (json.dumps({name: pair[0][_column()] for name, pair in syscalls.SLOWING.items()}),),
+            "lending": (json.dumps({name: pair[_column()] for name, pair in _LENDING.items()}),),
             "open_files": (str(_LIMITS.open_files),),
             "disk": (str(_LIMITS.disk_mb), *_PLACES),
             "pids": (str(_LIMITS.pids),),
@@ -150,6 +151,19 @@ def _memory(way: str) -> Check:
         return b"held it all" not in done.stdout, f"ended with {done.exit_code} {done.stdout!r}"
 
     return check
+
+
+async def _pipes(box: Box) -> tuple[bool | None, str]:
+    """The tasks of the box may end before its memory does: a pipe holds little."""
+    try:
+        done = await _python(box, abuses.PIPES, str(_LIMITS.memory_mb))
+    except LimitError as error:
+        return error.limit == "memory", error.message
+    said = done.stdout.split()
+    if done.exit_code or not said:
+        return None, f"ended with {done.exit_code}"
+    held = int(said[-1])
+    return held <= _LIMITS.memory_mb, f"{held} MB, with every file and process that the box may have"
 
 
 async def _bomb(box: Box) -> tuple[bool | None, str]:
@@ -275,6 +289,7 @@ _CHECKS: Mapping[str, Check] = {
     "memory, unmapped pages": _memory("hidden"),
     "memory, page tables": _memory("tables"),
     "memory, sockets": _memory("sockets"),
+    "memory, pipes": _pipes,
     "fork bomb": _bomb,
     "file names": _names,
     "daemon that holds the pipe": _daemon,
@@ -291,6 +306,7 @@ _CHECKS: Mapping[str, Check] = {
     "cpu": _cpu,
 }
 
+_LENDING = {**syscalls.UNSUITED, "clone": syscalls.CLONE}
 _WITHOUT_ISOLATION = ("output flood",)
 
 

@@ -89,7 +89,13 @@ ABSENT: Numbers = {  # ENOSYS: programs have a fallback for a kernel without the
     "ustat": (136, None),
 }
 
+UNSUITED: Numbers = {  # EINVAL: programs take their files for ones that this cannot be done to, and copy
+    "splice": (275, 76),  # a byte of a page of somebody else's stands for the whole page, 2 MB where it is a large one
+    "vmsplice": (278, 75),
+}
+
 CLONE = (56, 220)
+FCNTL = (72, 25)
 IOCTL = (16, 29)
 PRLIMIT = (302, 261)
 SOCKET = (41, 198)

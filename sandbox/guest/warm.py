@@ -14,7 +14,7 @@ import sys
 
 from frames import Become, ignoring
 
-GUEST = ("worker", "frames", "sweep", "sockets", "watch", "files", "relay", "start", "run", "serve", "warm")
+GUEST = ("worker", "frames", "sweep", "sockets", "fifos", "watch", "files", "relay", "start", "run", "serve", "warm")
 _DESCRIPTORS = 1024  # above every descriptor that the worker opens
 _AT_START = (
     "PYTHON",

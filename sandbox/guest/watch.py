@@ -1,12 +1,13 @@
 """The polling watchdog: what a program holds, for machines where no cgroup can be had.
 
 Counted: resident memory and page tables of every process, shared anonymous mappings at their full size (they stay when
-no page is mapped), what lies in the box's tmpfs and what its sockets hold. A process that made itself unreadable is
-counted at its virtual size.
+no page is mapped), what lies in the box's tmpfs and what its sockets and pipes hold. A process that made itself
+unreadable is counted at its virtual size.
 """
 
 import os
 
+import fifos
 from sockets import Sockets
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -34,10 +35,16 @@ def over(config, pids):
     if config.watch_pids and len(pids) > config.pids:
         return "pids"
     if config.watch_memory:
-        rough, shared = 0, {}
+        rough, shared, slots = 0, {}, {}
+        apart = disk + _in_sockets(config)
         for pid in pids:
             rough += _resident(pid, shared)
-        apart = disk + sum(shared.values()) + sum(map(_page_tables, pids)) + _in_sockets(config)
+            tables, slots[pid] = _status(pid)
+            apart += tables
+        apart += sum(shared.values())
+        if rough + apart + sum(slots.values()) * fifos.ROOM <= config.memory:
+            return ""  # not even if every file were a full pipe; to look at each takes time
+        apart += fifos.held(pids, slots)
         if rough + apart > config.memory and _exact(pids) + apart > config.memory:
             return "memory"
     return ""
@@ -77,14 +84,20 @@ def _resident(pid, shared):
     return resident
 
 
-def _page_tables(pid):
-    """Bytes; a page that was only read costs its process nothing else."""
+def _status(pid):
+    """(bytes of page tables, how many files its table has room for); a page that was only read costs its process
+    nothing but its table."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
-            found = file.read().partition(b"\nVmPTE:")[2].split(maxsplit=1)
+            told = file.read()
     except OSError:
-        return 0
-    return int(found[0]) * 1024 if found else 0
+        return 0, 0
+    return _number(told, b"\nVmPTE:") * 1024, _number(told, b"\nFDSize:")
+
+
+def _number(told, name):
+    found = told.partition(name)[2].split(maxsplit=1)
+    return int(found[0]) if found else 0
 
 
 def _in_sockets(config):

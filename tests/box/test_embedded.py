@@ -239,3 +239,37 @@ async def test_the_watchdog_sees_what_sockets_hold(how):
     async with EmbeddedBoxes().open(BoxSpec(owner="sockets")) as box:
         done = await box.exec(Command(("python", "-c", _MEASURE, how), deadline_s=20))
     assert (done.stdout.split(), done.stderr) == ([b"True"] * 8, b"")
+
+
+_PIPES = """
+import ctypes, os, sys, time
+sys.path.insert(0, "/run/guest")
+import fifos
+def counted(*pids): return fifos.held(pids, {pid: 64 for pid in pids}) // fifos.ROOM
+here = os.getpid(); before = counted(here)
+pipes = [os.pipe() for _ in range(20)]
+os.mkfifo("/tmp/f"); fifo = os.open("/tmp/f", os.O_RDWR); again = os.dup(fifo); file = os.open("/tmp/g", os.O_CREAT)
+print(before, counted(here) - before)
+go, ready = os.pipe(), os.pipe()
+child = os.fork()
+if child == 0:
+    os.write(ready[1], b"x"); os.read(go[0], 1); ctypes.CDLL(None).prctl(4, 0); os.write(ready[1], b"x"); time.sleep(60)
+os.read(ready[0], 1); print(counted(here, child) - before, counted(child) - before)
+os.write(go[1], b"x"); os.read(ready[0], 1); print(counted(child), counted(999999))
+"""
+
+
+async def test_every_pipe_is_counted_once_and_an_unreadable_process_as_full_of_them():
+    async with EmbeddedBoxes().open(BoxSpec(owner="pipes")) as box:
+        done = await box.exec(Command(("python", "-c", _PIPES), deadline_s=20))
+    assert (done.stdout, done.stderr) == (b"3 21\n23 23\n64 0\n", b"")
+
+
+async def test_the_watchdog_ends_a_program_whose_pipes_hold_too_much(monkeypatch):
+    monkeypatch.setattr("harness.box.cgroup.seats", dict)
+    source = "import os, time\nfor _ in range(900): os.write(os.pipe()[1], bytes(1 << 16))\ntime.sleep(15)"
+    async with EmbeddedBoxes().open(BoxSpec(owner="pipes", limits=Limits(memory_mb=56, open_files=2000))) as box:
+        with pytest.raises(LimitError, match="memory"):
+            await box.exec(Command(("python", "-c", source), deadline_s=20))
+        done = await box.exec(Command(("python", "-c", "import os; [os.pipe() for _ in range(100)]"), deadline_s=20))
+        assert done.exit_code == 0

@@ -4,10 +4,10 @@ import struct
 import pytest
 
 from harness.box.seccomp import profile, program
-from harness.box.syscalls import ABSENT, NEWEST, REFUSED, SLOWING
+from harness.box.syscalls import ABSENT, NEWEST, REFUSED, SLOWING, UNSUITED
 from harness.errors import BoxUnavailableError
 
-ALLOW, KILL, EPERM, ENOSYS, EAFNOSUPPORT = 0x7FFF0000, 0x80000000, 0x50001, 0x50026, 0x50061
+ALLOW, KILL, EPERM, ENOSYS, EAFNOSUPPORT, EINVAL = 0x7FFF0000, 0x80000000, 0x50001, 0x50026, 0x50061, 0x50016
 ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 
@@ -36,6 +36,7 @@ def test_every_listed_call_is_refused_and_the_rest_allowed(machine, column):
     assert len(refused) + len(absent) > 60
     for number in range(500):
         expected = EPERM if number in refused else ENOSYS if number in absent else ALLOW
+        expected = EINVAL if number in {pair[column] for pair in UNSUITED.values()} else expected
         socket = (41, 198)[column]
         assert run(code, number, arch, 0 if number != socket else 1) == expected, number
 
@@ -57,12 +58,31 @@ def test_arguments_decide(machine, column):
 def test_socket_buffers_keep_their_size_and_protocols_are_the_known_ones(machine, column):
     code, arch = program(machine), ARCH[machine]
     setsockopt, socket = ((54, 41), (208, 198))[column]
-    for option in (7, 8, 32, 33):
+    for option in (7, 8, 32, 33, 60):
         assert run(code, setsockopt, arch, 3, 1, option) == EPERM
         assert run(code, setsockopt, arch, 3, 6, option) == ALLOW
     assert [run(code, setsockopt, arch, 3, 1, option) for option in (2, 9, 20)] == [ALLOW] * 3
     assert {run(code, socket, arch, 2, 1, protocol) for protocol in (33, 132, 136, 262)} == {0x5005D}
     assert {run(code, socket, arch, 2, 1, protocol) for protocol in (0, 6, 17)} == {ALLOW}
+
+
+@pytest.mark.parametrize(("machine", "column"), [("x86_64", 0), ("aarch64", 1)])
+def test_pipes_keep_their_size_and_a_thread_has_the_files_of_its_process(machine, column):
+    code, arch = program(machine), ARCH[machine]
+    fcntl, clone = ((72, 56), (25, 220))[column]
+    assert [run(code, fcntl, arch, 3, what) for what in (1031, 1 << 32 | 1031, 1032, 1030)] == [
+        EPERM,
+        EPERM,
+        ALLOW,
+        ALLOW,
+    ]
+    assert run(code, clone, arch, 0x003D0F00 & ~0x400) == EPERM
+    assert run(code, clone, arch, 0x4111) == ALLOW  # vfork: a process
+    rules = json.loads(profile())["syscalls"]
+    assert {"names": ["splice", "vmsplice"], "action": "SCMP_ACT_ERRNO", "errnoRet": 22} in rules
+    tests = [rule["args"][0] for rule in rules if rule["names"] in (["fcntl"], ["clone"])]
+    assert {"index": 1, "op": "SCMP_CMP_MASKED_EQ", "value": 0xFFFFFFFF, "valueTwo": 1031} in tests
+    assert {"index": 0, "op": "SCMP_CMP_MASKED_EQ", "value": 0x10400, "valueTwo": 0x10000} in tests
 
 
 @pytest.mark.parametrize(("machine", "column"), [("x86_64", 0), ("aarch64", 1)])
