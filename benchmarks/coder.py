@@ -42,7 +42,6 @@ def subject(folder: Path, visible: int, hidden: int, *, slow: bool) -> Path:
     if slow:
         edits["strop.toml"] |= {"timeout_s = 300": "timeout_s = 1500"}
         edits["model.py"] = {"MAX_TOKENS = 1024": "MAX_TOKENS = 512", "TIMEOUT_S = 120": "TIMEOUT_S = 900"}
-        edits["model.py"] |= {"TEMPERATURE = 0.2": "TEMPERATURE = 0.8"}
         edits["agent.py"] = {"MAX_STEPS = 8": "MAX_STEPS = 4"}
     for name, changes in edits.items():
         text = (folder / name).read_text()
@@ -97,6 +96,7 @@ def toml(value: object) -> str:
 async def report(run: harness.Run, seconds: float) -> list[dict]:
     archive = await SqliteArchive.view(run.folder)
     bodies = [entry.body for entry in await archive.tickets()]
+    root = (await archive.ledger())[0].body["root_tree"]  # pyright: ignore[reportOptionalSubscript]
     await archive.aclose()
     print("ticket parent verdict    stage solved/run posterior            what")
     for body in bodies:
@@ -108,6 +108,7 @@ async def report(run: harness.Run, seconds: float) -> list[dict]:
         print(row + note[:70])
     held = Counter(str(body["archive"]["hypothesis"]["held"]) for body in bodies if "hypothesis" in body["archive"])
     summary = run.summary
+    print("\n".join(f"| {name} | {value} |" for name, value in table(bodies, summary, root, seconds).items()))
     print(f"verdicts {summary['counts']}; hypotheses held: {dict(held)}")
     print(f"root {summary['root']} best {summary['incumbent']}")
     print(f"vault {summary['vault']['root']} -> {summary['vault']['best']}")
@@ -115,6 +116,33 @@ async def report(run: harness.Run, seconds: float) -> list[dict]:
     print(f"verify: {await verify(run.folder)}")
     print(f"replay: {await replay(run.folder)}")
     return bodies
+
+
+def table(bodies: list[dict], summary: dict, root: str, seconds: float) -> dict[str, object]:
+    """What happened, for people."""
+    trees = {"v0": root} | {body["variant"]["id"]: body["proposal"]["tree"] for body in bodies if body["variant"]}
+    verdicts = Counter(body["decision"]["verdict"] for body in bodies)
+    twins = [body for body in bodies if body["decision"]["verdict"] == "duplicate"]
+    failed = sum("its edit failed" in body["proposal"]["note"] for body in twins)
+    empty = sum(body["proposal"]["tree"] == trees[body["parent"]] for body in twins) - failed
+    broken = sum("does not function" in body["decision"]["reason"] for body in bodies)
+    vault, models = summary["vault"], summary["models"]
+    return {
+        "tickets": len(bodies),
+        "edit failed (crashed or out of time)": failed,
+        "empty (the child is its parent)": empty,
+        "duplicate of another variant": len(twins) - failed - empty,
+        "broken (import, smoke, edit check)": broken,
+        "blocked": verdicts["blocked"],
+        "archived": verdicts["archived"],
+        "kept": verdicts["kept"],
+        "root, visible": summary["root"]["metric"],
+        "best, posterior mean": f"{summary['incumbent']['id']} {summary['incumbent']['metric']:.3f}",
+        "holdout": summary["holdout"],
+        "vault": f"{vault['root']['metric']} -> {(vault.get('best') or vault['root'])['metric']}",
+        "model": models,
+        "wall, minutes": round(seconds / 60),
+    }
 
 
 def shown(bodies: list[dict], steps: int, stages: int) -> dict[str, bool]:

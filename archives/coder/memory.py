@@ -16,7 +16,7 @@ class Memory:
         self._trace.append(reply)
 
     def saw(self, seen):
-        self._tail.append({"role": "user", "content": seen or "Nothing was done: use the tools, or <done/>."})
+        self._tail.append({"role": "user", "content": seen})
         self._trace.append(f"[{seen}]")
 
     def messages(self):

@@ -13,10 +13,10 @@ TRIES = 3
 TIMEOUT_S = 120
 
 
-def ask(messages):
+def ask(messages, temperature=TEMPERATURE):
     """The reply to a list of {"role", "content"} messages."""
     base = os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8123/v1").rstrip("/")
-    body = {"model": MODEL, "messages": messages, "max_tokens": MAX_TOKENS, "temperature": TEMPERATURE}
+    body = {"model": MODEL, "messages": messages, "max_tokens": MAX_TOKENS, "temperature": temperature}
     request = urllib.request.Request(
         f"{base}/chat/completions",
         json.dumps(body).encode(),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from harness.policy.schema import SelectPolicy
+from harness.policy.schema import ArchivePolicy, SelectPolicy
 from harness.records import RolloutKey, Split
 from harness.research.drawn import Drawn
 from harness.research.placing import island_of, root_member
@@ -95,8 +95,7 @@ class Parents:
 
     def _other(self, ticket: int, name: str) -> tuple[str, str]:
         """Somebody to merge with and their nearest common ancestor, on tickets that merge; else nobody."""
-        every = self.session.policy.archive.merge_every
-        if not every or ticket % every:
+        if not merges(self.session.policy.archive, ticket):
             return "", ""
         rng = stream(self.session.seed, "merge", ticket)
         for _ in range(_TRIES):
@@ -105,6 +104,15 @@ class Parents:
             if base is not None:
                 return other, base
         return "", ""
+
+
+def merges(policy: ArchivePolicy, ticket: int) -> bool:
+    """Whether a ticket merges: on every island one of `merge_every` turns, on each at another time.
+
+    By the ticket alone it would be the same islands' turn every time where the two numbers share a factor.
+    """
+    turn = (ticket - 1) // policy.islands + 1
+    return bool(policy.merge_every) and (turn + island_of(policy, ticket)) % policy.merge_every == 0
 
 
 def make_rule(policy: SelectPolicy) -> Rule:

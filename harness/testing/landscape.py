@@ -1,12 +1,12 @@
 """A simulated landscape with a stepping stone. SIMULATION: the scores are made up, nothing is run, no agent is real.
 
-A variant is a list of features in `agent.txt`. Two of them cost a little each and are worth a lot together, so a
-search that only ever keeps the best cannot cross the dip.
+A variant is its features in `agent.txt`, a line each, far enough apart for a merge. Two of them cost a
+little each and are worth a lot together, so a search that only ever keeps the best cannot cross the dip.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from harness.agent.base import Ask, Proposal
 from harness.records import Json, Outcome, Split, Status
@@ -33,6 +33,12 @@ def features_of(tree: Tree) -> frozenset[str]:
     return frozenset(tree[FILE].data.decode().split()) & {*FEATURES, BROKEN}
 
 
+def written(features: Collection[str]) -> bytes:
+    """The file that lists these features and no others."""
+    lines = [name if name in features else f"no-{name}" for name in FEATURES]
+    return "\n\n".join([*lines, *([BROKEN] if BROKEN in features else [])]).encode() + b"\n"
+
+
 class Landscape:
     """The world: `eval.world = "harness.testing.landscape:Landscape"`."""
 
@@ -46,7 +52,8 @@ class Landscape:
 class Tinkerer:
     """The agent: switches one feature on or off, and breaks the child now and then.
 
-    Every child is a variant of its own, even one with the features of an earlier one: its file names its ticket.
+    Every child is a variant of its own, even one with features of an earlier one: a file names its ticket. The files
+    of two children never meet, so a merge has the features that either of them switched.
     """
 
     name = "tinkerer"
@@ -60,5 +67,5 @@ class Tinkerer:
         features = set(features_of(ask.tree)) ^ {toggled}
         if ask.rng.random() < self._p_break:
             features.add(BROKEN)
-        lines = [f"made-by-ticket-{ask.ticket}", *sorted(features)]
-        return Proposal(changes={FILE: ("\n".join(lines) + "\n").encode()}, note=f"toggle {toggled}")
+        changes = {FILE: written(features), f"made-by/ticket-{ask.ticket}": b""}
+        return Proposal(changes=changes, note=f"toggle {toggled}")

@@ -14,7 +14,7 @@ EASY = 3
 NOTES = "NOTE = 1"
 
 _LEARN = (
-    'Hypothesis: with more practice more functions are right.\n<replace path="prompts.py"><old>You are a careful'
+    '<replace path="prompts.py"><old>You are a careful'
     " programmer.</old><new>You are a careful programmer. {skill}</new></replace>\n<done/>"
 )
 _BREAK = '<replace path="agent.py"><old>def solve():</old><new>def solve(:</new></replace>\n<done/>'
@@ -40,6 +40,8 @@ class Coder:
         """The reply to one request."""
         system = str(request["messages"][0]["content"])
         task = str(request["messages"][1]["content"])
+        if "learns something" in system:
+            return f"Hypothesis: with more practice more functions are right ({_number(task) % 10_000})."
         if "nothing is run otherwise" not in system:
             return "I would rather talk about it."
         if "# checked" in task and "NOTES.py" in task:
@@ -65,7 +67,7 @@ class Coder:
             return _FORGET
         if kind == 2:
             return _COMMENT
-        if kind == 3:
+        if kind in (3, 4):
             return _REACH
         return _LEARN.format(skill=f"{SKILL} {_number(task) % 10_000}")
 

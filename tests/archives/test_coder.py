@@ -64,11 +64,11 @@ def test_the_coder_works_without_a_model(tmp_path):
     folder = tmp_path / "coder"
     shutil.copytree(CODER, folder)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    for argv in (["agent.py", "smoke"], ["-c", "import agent, memory, model, prompts, tools"]):
+    for argv in (["agent.py", "smoke"], ["-c", "import agent, memory, model, pieces, prompts, tools"]):
         subprocess.run(
             [sys.executable, *argv], cwd=folder, check=True, timeout=60, env={"TMPDIR": str(tmp_path), "PATH": path}
         )
-    assert sum(len(path.read_text().splitlines()) for path in CODER.glob("*.py")) <= 300
+    assert sum(len(path.read_text().splitlines()) for path in CODER.glob("*.py")) <= 350
 
 
 async def test_agents_edit_themselves_over_the_real_wire_and_resume_agrees(tmp_path):

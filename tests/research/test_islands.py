@@ -7,14 +7,17 @@ import pytest
 
 import harness
 from harness.archive.sqlite import SqliteArchive
+from harness.policy.schema import ArchivePolicy
 from harness.repo.store import FOLDER_NAME, TreeStore
 from harness.research.lineage import lineage_of
 from harness.research.merging import merge_trees
+from harness.research.parents import merges
 from harness.research.population import member_of
 from harness.research.replay import replay
 from harness.research.verify import verify
 from harness.resources import resource
 from harness.testing.ladder import write_ladder
+from harness.testing.landscape import features_of
 
 LANDSCAPE = resource("archives") / "landscape"
 
@@ -117,6 +120,41 @@ async def test_two_parents_are_merged_against_their_nearest_ancestor(tmp_path):
     assert run.summary["steps"]["done"] == 24
     assert (await verify(run.folder)).tickets == 24
     assert (await replay(run.folder)).tickets == 24
+
+
+@pytest.mark.parametrize(("islands", "every"), [(1, 3), (2, 2), (3, 3), (2, 4)])
+async def test_two_parents_of_the_landscape_go_together_on_every_island(tmp_path, islands, every):
+    settings = {
+        "budget.steps": 36,
+        "archive.merge_every": every,
+        "archive.islands": islands,
+        "archive.migrate_every": 9,
+    }
+    run = await play(LANDSCAPE, tmp_path, 1, **settings, **{"budget.steps": 36})
+    found, _ = await lineage_of(run.folder)
+    store = TreeStore(run.folder / FOLDER_NAME)
+    await store.view()
+    merged = [body for body in await bodies_of(run) if "merge" in body["proposal"]["memo"]]
+    entered = [body for body in merged if body["archive"].get("member")]
+    assert len(entered) >= 36 // every // 2
+    assert {(body["ticket"] - 1) % islands for body in entered} == set(range(islands))
+    assert not any(body["proposal"]["status"] == "conflict" for body in await bodies_of(run))
+    for body in entered:
+        memo = body["proposal"]["memo"]
+        base, *sides, child = [
+            features_of(await store.read(found.variants[name].tree))
+            for name in (memo["base"], *memo["merge"], body["variant"]["id"])
+        ]
+        assert child ^ base == (sides[0] ^ base) | (sides[1] ^ base)
+
+
+@pytest.mark.parametrize(("islands", "every"), [(1, 4), (2, 2), (3, 2), (4, 6), (5, 1), (2, 0)])
+def test_every_island_merges_as_often_as_any_other(islands, every):
+    policy = ArchivePolicy(islands=islands, merge_every=every)
+    turns = [(ticket - 1) % islands for ticket in range(1, 60 * islands + 1) if merges(policy, ticket)]
+    assert [turns.count(island) for island in range(islands)] == [60 // every if every else 0] * islands
+    if islands == 1:
+        assert [ticket for ticket in range(1, 61) if merges(policy, ticket)] == [*range(every, 61, every)]
 
 
 async def test_an_agent_cannot_claim_a_second_parent(tmp_path):

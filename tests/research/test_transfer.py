@@ -310,7 +310,9 @@ async def test_what_a_new_subject_locks_is_blocked_when_sown(exported, tmp_path)
     subject = shutil.copytree(LANDSCAPE, tmp_path / "subject")
     (subject / "other.txt").write_text("editable here")
     text = (subject / "strop.toml").read_text()
-    (subject / "strop.toml").write_text(text.replace('editable = ["agent.txt"]', 'editable = ["other.txt"]'))
+    (subject / "strop.toml").write_text(
+        text.replace('editable = ["agent.txt", "made-by/*"]', 'editable = ["other.txt"]')
+    )
     overrides = {"budget.steps": 3}
     opened = harness.open_run(subject, seed=1, runs=tmp_path, overrides=overrides, start=folder, start_best=2)
     run = await play(opened)
