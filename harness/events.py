@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from harness.records import Decision, Json, Outcome, RolloutKey, Usage
 
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """The run is open. `resumed` is True after an interruption; `isolation` names the box back end."""
+    """The run is open. `resumed` is True after an interruption; `isolation` names the box back end.
+
+    `roles` names the model of each role of an optimizer's run: proposes, evaluates, serves.
+    """
 
     run_id: str
     folder: str
@@ -22,6 +25,7 @@ class RunStarted:
     steps: int
     isolation: str
     resumed: bool
+    roles: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,10 @@ class RolloutFinished:
 
 @dataclass(frozen=True, slots=True)
 class TicketDecided:
-    """A ticket is committed. `score` is its visible metric, `incumbent` the incumbent after it."""
+    """A ticket is committed. `score` is its visible metric, `incumbent` the incumbent after it.
+
+    `roles` tells of an optimizer's run what each role took so far: {role: {"model", "requests", ...}}.
+    """
 
     decision: Decision
     score: float | None
@@ -61,6 +68,7 @@ class TicketDecided:
     counts: Mapping[str, int]
     budget: Mapping[str, Usage]
     surprises: int
+    roles: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -69,3 +69,10 @@ class Agent(Protocol):
     async def propose(self, ask: Ask) -> Proposal | None:
         """One child of `ask.parent`, or None when there is nothing left to try. Raises AgentError."""
         ...
+
+
+@runtime_checkable
+class Ends(Protocol):
+    """An agent that can say why it has nothing left to try."""
+
+    ended: str

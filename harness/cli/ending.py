@@ -18,6 +18,8 @@ from harness.report.claims import (
     isolation_claim,
     mode_claim,
     models_claim,
+    optimizer_claim,
+    role_claims,
     rootless,
     vault_claim,
     working_tree_claim,
@@ -90,21 +92,15 @@ def rows(summary: Mapping[str, Json]) -> list[tuple[str, str]]:
     ]
     if models := models_claim(summary):
         found.insert(next(at for at, row in enumerate(found) if row[0] == "cost") + 1, ("models", models))
-    if roles := part(summary, "roles"):
+    if came := optimizer_claim(summary):
         at = next(at for at, row in enumerate(found) if row[0] == "eval")
-        found.insert(at, ("roles", "; ".join(_role(name, roles) for name in roles)))
+        found[at:at] = [("optimizer", came), *role_claims(part(summary, "roles"))]
     if baseline := baseline_claim(summary):
         found.insert(next(at for at, row in enumerate(found) if row[0] == "cost"), ("baseline", baseline))
     if ahead := working_tree_claim(part(summary, "uncommitted")):
         found.insert(2, ("tree", ahead))
     advice = ROOTLESS if rootless(summary) else NEXT.get(str(summary["state"]))
     return [*found, ("next", advice.format(run=run))] if advice else found
-
-
-def _role(name: str, roles: Mapping[str, Json]) -> str:
-    spent = part(roles, name)
-    tokens = int(as_float(spent.get("tokens_in")) or 0) + int(as_float(spent.get("tokens_out")) or 0)
-    return f"{name} {line(str(spent.get('model')))}: {spent.get('requests')} calls, {tokens} tokens"
 
 
 def run_name(summary: Mapping[str, Json]) -> str:

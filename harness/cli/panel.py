@@ -13,10 +13,13 @@ from rich.text import Text
 
 from harness.cli.output import VERDICT_STYLE
 from harness.cli.progress import Progress, said
+from harness.report.claims import role_claims
 from harness.report.numbers import change, count, duration, metric
 from harness.untrusted import line
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
     from harness.events import Event, TicketDecided
@@ -52,6 +55,7 @@ def panel(progress: Progress) -> RenderableType:
     if progress.started is None:
         return Text(progress.notice or "opening the run ...", style="dim")
     parts: list[RenderableType] = [_bars(progress), _standing(progress), _counts(progress)]
+    parts += [Text(f"{name} {told}", style="dim") for name, told in _roles(progress)]
     parts += [_decision(event) for event in list(progress.recent)]  # drawn by another thread than the one that adds
     parts.append(
         Text(progress.notice or progress.stopped or _doing(progress), style="yellow" if progress.notice else "dim")
@@ -106,6 +110,12 @@ def _standing(progress: Progress) -> Text:
     if progress.noisy:
         text.append("  noisy metric: gains are confirmed on fresh pairs", style="dim")
     return text
+
+
+def _roles(progress: Progress) -> list[tuple[str, str]]:
+    """What each role of an optimizer took so far; before its first decision, which model each has."""
+    named: Mapping[str, str] = progress.started.roles if progress.started is not None else {}
+    return role_claims(progress.roles, asked=True) or [(role, line(model, 80)) for role, model in named.items()]
 
 
 def _counts(progress: Progress) -> Text:

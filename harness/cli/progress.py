@@ -21,7 +21,7 @@ from harness.events import (
     TicketDecided,
     TicketStarted,
 )
-from harness.report.claims import brief
+from harness.report.claims import brief, role_claims
 from harness.report.numbers import as_float, change, duration, metric, part
 from harness.untrusted import line
 
@@ -50,6 +50,7 @@ class Progress:
     first_start: float | None = None
     stopped: str = ""
     notice: str = ""
+    roles: Mapping[str, Json] = field(default_factory=dict[str, "Json"])
 
     def take(self, event: Event) -> None:
         match event:
@@ -83,6 +84,7 @@ class Progress:
         self.in_flight.discard(event.decision.ticket)
         self.incumbent, self.incumbent_score = event.incumbent, event.incumbent_score
         self.counts, self.budget, self.surprises = event.counts, event.budget, event.surprises
+        self.roles = event.roles
         self.decided_here += 1
         self.recent.append(event)
 
@@ -192,9 +194,11 @@ def plain_line(progress: Progress, event: Event) -> str:
 
 def _started_line(event: RunStarted) -> str:
     verb = "resumed" if event.resumed else "started"
+    roles = "\nroles: " + ", ".join(f"{role} {line(model)}" for role, model in event.roles.items())
     return (
         f"{verb} {event.run_id}: {line(event.subject)}, {event.metric} ({event.direction}), seed {event.seed}, "
         f"{event.workers} workers, {event.steps} steps, box {event.isolation}\nfolder {event.folder}"
+        f"{roles if event.roles else ''}"
     )
 
 
@@ -202,7 +206,7 @@ def _decision_line(progress: Progress, event: TicketDecided) -> str:
     width = len(str(progress.limit))
     eta = progress.eta_s
     best = f"best {event.incumbent} {metric(event.incumbent_score)} {change(event.incumbent_score, progress.root)}"
-    return "  ".join(
+    told = "  ".join(
         part
         for part in (
             f"[{progress.done:>{width}}/{progress.limit}]",
@@ -215,6 +219,7 @@ def _decision_line(progress: Progress, event: TicketDecided) -> str:
         )
         if part
     )
+    return "\n".join([told, *(f"    {name} {text}" for name, text in role_claims(event.roles, asked=True))])
 
 
 def said(event: TicketDecided, width: int) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from harness.errors import InputError
 from harness.model.base import Counted
 from harness.policy.schema import ModelPolicy
+from harness.records import Json, Spend
 
 NANO = 10**9
 _PER_TOKEN = 1000  # a dollar for a million tokens is a thousand nano-dollars for one
@@ -79,3 +80,14 @@ def price_of(name: str, model: ModelPolicy, *, needed: bool) -> Price:
             mend="give price = { input = 0.5, output = 1.5 } (USD for a million tokens), zeros for a model of your own",
         )
     return found or FREE
+
+
+def spend_json(spend: Spend) -> dict[str, Json]:
+    """A spend for `--json` and the report."""
+    return {
+        "requests": spend.requests,
+        "tokens_in": spend.tokens_in,
+        "tokens_out": spend.tokens_out,
+        "usd": round(spend.nano_usd / NANO, 9),
+        "estimated": spend.estimated,
+    }

@@ -72,7 +72,10 @@ class Ace:
         sections = [("module", slot.module), ("playbook", texts[slot.name]), ("lessons", "\n".join(lessons))]
         asked = wording.request("curate", sections, tag=f"ace/{n}", temperature=settings.temperature)
         reply = await host.complete(Role.PROPOSES, asked) if lessons else None
-        added = [book.add(text, n) for text in additions(reply.text if reply else None)]
+        found = additions(reply.text if reply else None)
+        if reply is not None and reply.text is not None and not found:
+            host.unusable(Role.PROPOSES, "no list of additions in it")
+        added = [book.add(text, n) for text in found]
         child = host.admit(texts, {slot.name: book.text(slot.text)}, []) if any(added) else Refusal("nothing new")
         if isinstance(child, Refusal):
             return {**state, "n": n}

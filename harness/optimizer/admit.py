@@ -21,6 +21,7 @@ _PREAMBLE = re.compile(
     r"|\*{0,2}(?:the )?(?:new|improved|revised|updated|final|rewritten)\b[^\n]{0,60}"
     r"\b(?:prompt|instructions?|version|text)\b\*{0,2}:\*{0,2}\s*)"
 )
+TRIED = "the same as a candidate already tried"
 _QUOTES = {'"': '"', "“": "”", "'": "'"}
 
 
@@ -77,7 +78,7 @@ def admit(
             return Refusal(f"{name}: {fault}")
         child[name] = text
     if fingerprint(child) in seen:
-        return Refusal("the same as a candidate already tried")
+        return Refusal(TRIED)
     return child
 
 

@@ -214,6 +214,10 @@ class Host(Protocol):
         """`parent` with `edits` laid over it, cleaned and checked; or why not. `seen` fingerprints were tried."""
         ...
 
+    def unusable(self, role: Role, why: str) -> None:
+        """Count a reply whose text was of no use. Replies without text and refused edits are counted as they come."""
+        ...
+
     def remaining(self) -> Remaining:
         """What is left of the budget."""
         ...

@@ -25,8 +25,16 @@ async def advance(optimizer: Optimizer, host: Host, config: Mapping[str, Json], 
             raise InputError(
                 f"the budget does not even cover the seed: {error.message}", key="budget", mend="allow more rollouts"
             ) from error
-        return Done(state, f"budget: {error.message}", optimizer.nominees(state))
+        return Done(state, spent(error), optimizer.nominees(state))
     return after if isinstance(after, Done) else cast("State", json.loads(json.dumps(after, allow_nan=False)))
+
+
+def spent(error: BudgetError) -> str:
+    """How a budget ended it, in words."""
+    left = max(0.0, error.limit - error.used)
+    if error.asked <= 1 or not left:
+        return f"the budget is spent: no {error.kind} are left for it"
+    return f"the budget is spent: its next step takes {error.asked:g} {error.kind}, and {left:g} are left for it"
 
 
 async def optimize(

@@ -54,6 +54,11 @@ def speaks_to_judge(reply: str, dimensions: Sequence[str]) -> bool:
     return bool(_TO_THE_JUDGE.search(reply) or _named(reply, dimensions))
 
 
+def speaks_of(text: str, dimensions: Sequence[str]) -> bool:
+    """Whether a judge's reply can be read on any of the dimensions."""
+    return bool(_read(text, dimensions))
+
+
 def verdict(first: str | None, second: str | None, dimensions: Sequence[str]) -> Judged:
     """What the two replies of the judge come to. A dimension that either of them leaves out is not judged."""
     straight, swapped = _read(first, dimensions), _read(second, dimensions)

@@ -29,13 +29,18 @@ HOSTED = {
     "textgrad-package": "harness.optimizer.hosts.textgrad:TextgradPackage",
 }
 
-
+PREFIX = "optimizer:"
 _METHODS = ("check", "start", "step", "nominees")
 
 
 def optimizer_names() -> list[str]:
     """Every optimizer that can be asked for by name."""
     return sorted({*BUILT_IN, *HOSTED, *(point.name for point in entry_points(group=GROUP))})
+
+
+def is_optimizer(name: str) -> bool:
+    """Whether `name` is an optimizer and not an agent."""
+    return name in optimizer_names() or name.startswith(PREFIX)
 
 
 def make_optimizer(name: str) -> Optimizer:

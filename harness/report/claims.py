@@ -133,6 +133,44 @@ def models_claim(summary: Mapping[str, Json]) -> str:
     return "; ".join(said) + (f"; dearest: {', '.join(names)}" if len(variants) > 1 else "")
 
 
+def optimizer_claim(summary: Mapping[str, Json]) -> str:
+    """How far an optimizer came and why it stopped; empty for a run without one."""
+    found = part(summary, "optimizer")
+    if not found:
+        return ""
+    came = f"{_count(found.get('step'), 'step')}, {count(as_float(found.get('rollouts')) or 0)} rollouts of its own"
+    reason, left = line(str(found.get("reason") or "")), int(as_float(found.get("nominees")) or 0)
+    untried = f"; {_count(left, 'nominee')} of it not tried" if left else ""
+    return f"{line(str(summary.get('agent')))}: {came}; " + (f"done: {reason}{untried}" if reason else "not done")
+
+
+def role_claims(roles: Mapping[str, Json], *, asked: bool = False) -> list[tuple[str, str]]:
+    """(role, its model, what that took, and how many replies were of no use) of an optimizer's run.
+
+    `asked` leaves out roles that nothing was asked of.
+    """
+    return [(name, _role(part(roles, name))) for name in roles if not asked or _replies(part(roles, name))]
+
+
+def _replies(role: Mapping[str, Json]) -> float:
+    return max(as_float(role.get("requests")) or 0.0, as_float(role.get("replies")) or 0.0)
+
+
+def _role(role: Mapping[str, Json]) -> str:
+    asked, replies = as_float(role.get("requests")) or 0.0, _replies(role)
+    model = line(str(role.get("model")), 80)
+    if not replies:
+        return f"{model}: not asked"
+    took = _spent(role) if asked else f"{count(replies)} replies"
+    unusable = part(role, "unusable")
+    lost = sum(as_float(times) or 0.0 for times in unusable.values())
+    if not lost:
+        return f"{model}: {took}"
+    worst = sorted(unusable.items(), key=lambda one: -(as_float(one[1]) or 0.0))
+    whys = ", ".join(f"{count(as_float(times) or 0.0)} {line(why, 100)}" for why, times in worst)
+    return f"{model}: {took}; {count(lost)} of {count(replies)} replies unusable ({whys})"
+
+
 def _spent(spend: Mapping[str, Json]) -> str:
     calls, ins, outs = (as_float(spend.get(name)) or 0.0 for name in ("requests", "tokens_in", "tokens_out"))
     told = f"{count(calls)} calls, {count(ins)} tokens in, {count(outs)} out"

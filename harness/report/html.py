@@ -24,6 +24,8 @@ from harness.report.claims import (
     isolation_claim,
     mode_claim,
     models_claim,
+    optimizer_claim,
+    role_claims,
     vault_claim,
     working_tree_claim,
 )
@@ -110,6 +112,8 @@ def _facts(view: RunView) -> list[tuple[str, str]]:
         ("ledger head", str(summary.get("ledger_head"))),
         ("ledger seal", str(summary.get("seal"))),
         ("folder", str(summary.get("folder"))),
+        *([("optimizer", came)] if (came := optimizer_claim(summary)) else []),
+        *role_claims(part(summary, "roles")),
         *([("models", spent)] if (spent := models_claim(summary)) else []),
         *([("working tree", ahead)] if (ahead := working_tree_claim(part(summary, "uncommitted"))) else []),
     ]

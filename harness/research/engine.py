@@ -24,6 +24,7 @@ from harness.research.optimize.opening import bind_optimizer
 from harness.research.parents import Parents
 from harness.research.placing import Placement
 from harness.research.propose import propose
+from harness.research.roles import live_roles
 from harness.research.screening import screened, ticket_worst_case
 from harness.research.session import Session
 from harness.research.standing import attempt_of, variant_of
@@ -177,8 +178,15 @@ class Engine:
                 counts=dict(standing.counts),
                 budget=self.usage(),
                 surprises=standing.marks[-1].surprises,
+                roles=self._roles(),
             )
         )
+
+    def _roles(self) -> dict[str, Json]:
+        agent, models = self.session.agent, self.session.models
+        if not isinstance(agent, OptimizerAgent):
+            return {}
+        return live_roles(self.session.roles, models.gateway if models is not None else None, agent.heard)
 
 
 def ticket_body(made: Deliberation, decision: Decision) -> dict[str, Json]:

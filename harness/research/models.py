@@ -18,7 +18,7 @@ from harness.errors import InputError
 from harness.model.base import TASK
 from harness.model.cassette import Cassette, load, write
 from harness.model.gateway import open_gateway
-from harness.model.pricing import NANO, price_of
+from harness.model.pricing import NANO, price_of, spend_json
 from harness.model.route import key_of
 from harness.model.server import Server, serve
 from harness.policy.schema import Policy
@@ -137,14 +137,3 @@ def _variants(rows: Sequence[LedgerEntry]) -> Callable[[int, str, str], str]:
         return evaluated or made.get(ticket, NOTHING_MADE)
 
     return variant_of
-
-
-def spend_json(spend: Spend) -> dict[str, Json]:
-    """A spend for `--json` and the report."""
-    return {
-        "requests": spend.requests,
-        "tokens_in": spend.tokens_in,
-        "tokens_out": spend.tokens_out,
-        "usd": round(spend.nano_usd / NANO, 9),
-        "estimated": spend.estimated,
-    }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import cast
 
 import anyio
 
-from harness.agent.base import Agent, Ask, Proposal, Trace
+from harness.agent.base import Agent, Ask, Ends, Proposal, Trace
 from harness.archive.base import StoredProposal
 from harness.archive.ledger import canonical
 from harness.errors import AgentError, StropError
@@ -60,6 +61,8 @@ async def propose(session: Session, ticket: int, drawn: Drawn, seen: int) -> Sto
         made = _stored(ticket, parent_id, None, FAILED, note=error.message)
     else:
         made = await judged(session, ticket, parent_id, tree, proposal)
+        if proposal is None and isinstance(session.agent, Ends):
+            made = replace(made, note=line(session.agent.ended, 300))
     if session.models is not None:
         session.models.gateway.check()  # an upstream that is down is no fault of this ticket's
     return await _kept(session, made)

@@ -26,13 +26,13 @@ from harness.evaluation.tasks import TasksEvaluation
 from harness.events import Event
 from harness.model.gateway import open_gateway
 from harness.model.server import Server
+from harness.optimizer.registry import is_optimizer
 from harness.policy.schema import Policy
 from harness.records import Json, ModelCall, Outcome, RolloutKey, Spend, Split
 from harness.repo.store import FOLDER_NAME, TreeStore
 from harness.research.baseline import measure_root
 from harness.research.engine import Engine
 from harness.research.opening import assemble, recorded_policy, run_body
-from harness.research.optimize.agent import is_optimizer
 from harness.research.roles import given
 from harness.research.run import single
 from harness.research.seeds import sown

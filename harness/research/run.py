@@ -320,6 +320,7 @@ def _started(session: Session, resumed: bool) -> RunStarted:
         steps=session.policy.budget.steps,
         isolation=session.isolation,
         resumed=resumed,
+        roles=session.roles,
     )
 
 

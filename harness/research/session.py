@@ -19,6 +19,7 @@ from harness.records import Json, Split
 from harness.repo.store import TreeStore
 from harness.research.evidence.gate import Gate
 from harness.research.optimize.agent import OptimizerAgent
+from harness.research.roles import models_by_role
 from harness.research.rollouts import Rollouts
 from harness.research.seeds import Seed
 from harness.research.standing import Standing
@@ -67,6 +68,13 @@ class Session:
     def width(self) -> int:
         """Tickets in flight at once: as many as workers, but one for an optimizer, whose steps build on each other."""
         return 1 if isinstance(self.agent, OptimizerAgent) else self.policy.schedule.workers
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The model of each role of an optimizer's run; empty for other agents."""
+        if not isinstance(self.agent, OptimizerAgent):
+            return {}
+        return models_by_role(self.policy.agent.config, simulated=self.subject.file.eval.world is not None)
 
     @property
     def run_id(self) -> str:

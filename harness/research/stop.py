@@ -40,7 +40,8 @@ def _rules(session: Session, ticket: int, after: int) -> Iterator[Stop]:
     if policy.stop.plateau and idle_since >= policy.stop.plateau:
         yield Stop("plateau", f"{idle_since} tickets without a keep")
     if mark.idle >= max(2, session.width):
-        yield Stop("exhausted", "the agent has nothing left to try")
+        said = session.standing.attempts[after - 1].note
+        yield Stop("exhausted", said or "the agent has nothing left to try")
     if mark.failed >= max(policy.stop.agent_failures, session.width):
         yield Stop("agent", f"the agent failed {mark.failed} times in a row; `strop log` says how")
     if (session.hold.folder / STOP_FILE).exists():

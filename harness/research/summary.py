@@ -16,7 +16,8 @@ from harness.research.cross_check import fold
 from harness.research.evidence.statistics import holdout_epsilon
 from harness.research.matched import matched_baseline
 from harness.research.models import model_account
-from harness.research.roles import told_apart
+from harness.research.optimize.course import course_of
+from harness.research.roles import mute_replies, told_apart
 from harness.research.standing import ROOT, Standing
 
 
@@ -28,7 +29,10 @@ async def summarize(folder: Path) -> dict[str, Json]:
         counts = await archive.rollout_counts()
         wall = await archive.wall_s()
         models = await model_account(archive, run_limits(rows), rows)
-        baseline = await matched_baseline(archive, _by_kind(rows).get("vault"), fold(rows), differed(rows))
+        bodies = _by_kind(rows)
+        course = course_of(await archive.meta())
+        mute = await mute_replies(bodies, archive)
+        baseline = await matched_baseline(archive, bodies.get("vault"), fold(rows), differed(rows))
     finally:
         await archive.aclose()
     state, reason = state_of(rows, live=holder(folder) is not None)
@@ -50,7 +54,13 @@ async def summarize(folder: Path) -> dict[str, Json]:
         },
         **({"models": models["roles"]} if models["roles"] else {}),
         **({"model_costs": {"tickets": models["tickets"], "variants": models["variants"]}} if models["roles"] else {}),
-        **told_apart(_by_kind(rows), cast("dict[str, dict[str, Json]]", models["roles"])),
+        **({"optimizer": {name: course[name] for name in course if name != "heard"}} if course else {}),
+        **told_apart(
+            bodies,
+            cast("dict[str, dict[str, Json]]", models["roles"]),
+            cast("dict[str, Json]", course.get("heard") or {}),
+            mute,
+        ),
     }
 
 

@@ -24,6 +24,7 @@ from harness.optimizer.base import (
     Texts,
     Usage,
 )
+from harness.optimizer.heard import Heard
 from harness.policy.budget import Budget
 from harness.records import Status
 from harness.streams import derive, stream
@@ -49,6 +50,7 @@ class SimulatedHost:
     results: dict[tuple[str, str, str], Result] = field(default_factory=dict[tuple[str, str, str], Result])
     replies: dict[tuple[str, str], Reply] = field(default_factory=dict[tuple[str, str], Reply])
     asked: list[Request] = field(default_factory=list[Request])
+    heard: Heard = field(default_factory=Heard)
 
     def __post_init__(self) -> None:
         limits = {"rollouts": self.rollouts, "completions": self.completions}
@@ -122,11 +124,19 @@ class SimulatedHost:
             self.budget.settle("completions", 1, 1)
             self.asked.append(request)
             self.replies[key] = Reply(text)
+        self.heard.took(role, self.replies[key].text)
         return self.replies[key]
 
     def admit(self, parent: Mapping[str, str], edits: Mapping[str, str | None], seen: Sequence[str]) -> Texts | Refusal:
         """See `Host`."""
-        return admit(self.slots, [*self.train, *self.val], parent, edits, seen)
+        made = admit(self.slots, [*self.train, *self.val], parent, edits, seen)
+        if isinstance(made, Refusal):
+            self.heard.refused(self.slots, edits, made)
+        return made
+
+    def unusable(self, role: Role, why: str) -> None:
+        """See `Host`."""
+        self.heard.unusable(role, why)
 
     def remaining(self) -> Remaining:
         """See `Host`."""

@@ -11,7 +11,10 @@ import pytest
 
 from harness import open_run
 from harness.archive.sqlite import SqliteArchive
+from harness.cli.progress import PlainDisplay
 from harness.errors import InputError
+from harness.report.html import render
+from harness.report.view import load
 from harness.resources import resource
 from harness.testing.scripted_model import ScriptedModel
 
@@ -142,8 +145,7 @@ async def test_the_three_roles_have_a_model_each_and_are_metered_apart(tmp_path)
             },
         }
         async with open_run(folder, workers=2, overrides=overrides, runs=tmp_path / "runs") as run:
-            async for _ in run.events:
-                pass
+            events = [event async for event in run.events]
         wrong = {**overrides, "agent.config": {"proposes": "writer", "serves": "workre"}}
         with pytest.raises(InputError, match=r"agent\.config\.serves"):
             await open_run(folder, overrides=wrong, runs=tmp_path / "none").__aenter__()
@@ -157,3 +159,51 @@ async def test_the_three_roles_have_a_model_each_and_are_metered_apart(tmp_path)
         "serves": "worker",
     }
     assert [roles[name]["requests"] for name in roles] == [len(heard[name]) for name in heard]
+    lines = []
+    told = PlainDisplay(lines.append)
+    for event in events:
+        told.take(event)
+    assert "roles: proposes writer, evaluates judge, serves worker" in lines[0]
+    asked = {name: f"{name} {its}: " for name, its in (("proposes", "writer"), ("serves", "worker"))}
+    assert all(any(start in line for line in lines[1:]) for start in asked.values())
+    page = render(await load(run.folder))
+    for role, its in (("proposes", "writer"), ("evaluates", "judge"), ("serves", "worker")):
+        assert f"<dt>{role}</dt><dd>{its}: {roles[role]['requests']} calls, " in page
+
+
+async def test_a_mute_program_model_and_a_judge_without_verdicts_are_told(tmp_path):
+    folder = copytree(CALLS, tmp_path / "calls")
+    for path in (folder / "data").rglob("*.jsonl"):
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:4]))
+    async with (
+        ScriptedModel(model) as writer,
+        ScriptedModel(lambda body: "Both are nice.") as judge,
+        ScriptedModel(lambda body: "") as worker,
+    ):
+        overrides = {
+            "models.default.base_url": writer.url,
+            "models.judge.base_url": judge.url,
+            "models.worker.base_url": worker.url,
+            "box.backend": "embedded",
+            "budget.rollouts": 16,
+            "budget.steps": 1,
+            "agent.config": {
+                "per_ticket": 4,
+                "finalists": 1,
+                "minibatch": 1,
+                "evaluates": "judge",
+                "serves": "worker",
+                "judge": ["tone"],
+            },
+        }
+        async with open_run(folder, workers=2, overrides=overrides, runs=tmp_path / "runs") as run:
+            async for _ in run.events:
+                pass
+    serves = run.summary["roles"]["serves"]
+    assert serves["unusable"] == {"an empty reply": serves["requests"]}
+    assert serves["requests"] > 0
+    evaluates = run.summary["roles"]["evaluates"]
+    assert evaluates["unusable"] == {"no verdict in it": evaluates["replies"]}
+    page = render(await load(run.folder))
+    assert f"({evaluates['replies']} no verdict in it)" in page
+    assert f"({serves['requests']} an empty reply)" in page

@@ -54,6 +54,7 @@ class Bridge:
     _asked: int = 0
     _times: Counter[str] = field(default_factory=Counter[str])
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _admitted: dict[str, Texts | Refusal] = field(default_factory=dict[str, "Texts | Refusal"])
 
     @classmethod
     def of(cls, host: Host, name: str, seed: Texts) -> Bridge:
@@ -175,7 +176,13 @@ class Bridge:
     def admitted(self, texts: Mapping[str, str]) -> Texts | Refusal:
         """A candidate as it may be run, or why it may not; the seed always may."""
         seed = {slot.name: slot.text for slot in self.host.slots}
-        return seed if dict(texts) == seed else self.host.admit(seed, dict(texts), [])
+        if dict(texts) == seed:
+            return seed
+        with self._lock:  # asked for every example of a candidate, but judged once
+            whole = repr(sorted(texts.items()))
+            if whole not in self._admitted:
+                self._admitted[whole] = self.host.admit(seed, dict(texts), [])
+            return self._admitted[whole]
 
     def _record(self, texts: Mapping[str, str], result: Result) -> None:
         with self._lock:

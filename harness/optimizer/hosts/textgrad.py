@@ -17,7 +17,7 @@ from typing import Any, cast
 from pydantic import Field
 
 from harness.errors import MissingEnvironmentError
-from harness.optimizer.base import Done, Host, Refusal, State, Texts
+from harness.optimizer.base import Done, Host, Refusal, Role, State, Texts
 from harness.optimizer.hosts.bridge import Bridge, in_thread
 from harness.optimizer.pool import score_of
 from harness.optimizer.settings import Settings
@@ -66,6 +66,8 @@ class TextgradPackage:
         bridge = Bridge.of(host, f"textgrad/{n}", texts)
         bridge.pool.record(0, before)
         made = await in_thread(bridge, lambda: descended(bridge, settings, texts, batch, before))
+        if made is None and not bridge.spent:
+            host.unusable(Role.PROPOSES, "no new text between its tags")
         child = texts if made is None else bridge.admitted(made)
         if isinstance(child, Refusal) or child == texts:
             return Done(state, bridge.over, self.nominees(state)) if bridge.spent else {**state, "n": n}

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, cast
+from dataclasses import asdict, dataclass, field, replace
+from typing import cast
 
 from pydantic import Field
 
@@ -20,15 +20,16 @@ from harness.archive.sqlite import SqliteArchive
 from harness.errors import AgentError
 from harness.failpoint import failpoint
 from harness.optimizer.admit import fingerprint
-from harness.optimizer.base import Done, Optimizer, State, Texts
+from harness.optimizer.base import Done, Optimizer, Texts
 from harness.optimizer.drive import advance
-from harness.optimizer.registry import make_optimizer, optimizer_names
+from harness.optimizer.heard import Heard
+from harness.optimizer.registry import PREFIX, make_optimizer
 from harness.optimizer.settings import Settings
 from harness.records import Json, Outcome, RolloutKey
+from harness.research.optimize.course import Course, place, read_course
 from harness.research.optimize.host import Measured, RunHost, measured, slot_files, tree_of
 from harness.research.rollouts import cite
 
-PREFIX = "optimizer:"
 MODEL_KEYS = ("proposes", "evaluates", "serves", "gradient_model", "editor_model", "evaluator_model")
 UNBOUNDED = 10**9
 Open = Callable[[int, int, Mapping[Measured, Outcome]], RunHost]
@@ -61,39 +62,6 @@ class HostSettings(Settings):
     critic_wrong: float = Field(default=0.0, ge=0, le=1)
 
 
-def is_optimizer(name: str) -> bool:
-    """Whether `name` is an optimizer and not an agent."""
-    return name in optimizer_names() or name.startswith(PREFIX)
-
-
-@dataclass(frozen=True, slots=True)
-class Course:
-    """Where an optimizer stands within a run, as it is made durable after every step.
-
-    `here` rollouts were paid by this ticket's finished steps, `spent` by earlier tickets; `given` is the nominee this
-    ticket proposes; `proposed` holds the fingerprints of earlier tickets' ones; `queue` is what is left at the end.
-    """
-
-    ticket: int = 0
-    state: State | None = None
-    proposed: tuple[str, ...] = ()
-    queue: tuple[Texts, ...] | None = None
-    given: Texts | None = None
-    reason: str = ""
-    spent: int = 0
-    here: int = 0
-
-    @property
-    def over(self) -> bool:
-        """Whether this ticket has what it proposes, or there is nothing left to."""
-        return self.given is not None or self.queue == ()
-
-    def next(self, ticket: int) -> Course:
-        """The course as the next ticket finds it."""
-        proposed = self.proposed if self.given is None else (*self.proposed, fingerprint(self.given))
-        return replace(self, ticket=ticket, proposed=proposed, given=None, spent=self.spent + self.here, here=0)
-
-
 @dataclass
 class OptimizerAgent:
     """An `Agent` whose candidates are the texts of declared slots. `bind` gives it its run."""
@@ -104,6 +72,8 @@ class OptimizerAgent:
     config: Mapping[str, Json]
     _archive: SqliteArchive | None = None
     _open: Open | None = None
+    ended: str = ""
+    heard: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
     @classmethod
     def of(cls, name: str, config: Mapping[str, Json]) -> OptimizerAgent:
@@ -126,6 +96,8 @@ class OptimizerAgent:
             course = await self._on(course, host)
             await self._keep(course)
             failpoint("optimizer-stepped")
+        self.heard = course.heard
+        self.ended = f"the optimizer is done: {course.reason}" if course.reason else ""
         return None if course.given is None else self._proposal(ask, host, course, course.given)
 
     async def _on(self, course: Course, host: RunHost) -> Course:
@@ -133,7 +105,7 @@ class OptimizerAgent:
         if course.queue is not None:
             return replace(course, given=course.queue[0], queue=course.queue[1:])
         after = await advance(self.optimizer, host, self.config, course.state)
-        course = replace(course, here=len(host.paid))
+        course = replace(course, here=len(host.paid), heard=host.heard.json())
         if isinstance(after, Done):
             fresh = [texts for texts in after.nominees if fingerprint(texts) not in self._tried(course, host)]
             queue = tuple(fresh[: self.settings.finalists])
@@ -151,7 +123,7 @@ class OptimizerAgent:
     async def _course(self, ticket: int) -> Course:
         """Where this ticket stands: after its own last finished step, or after the ticket before."""
         meta = await self._bound().meta()
-        now, before = _read(meta.get(_place(ticket))), _read(meta.get(_place(ticket - 1)))
+        now, before = read_course(meta.get(place(ticket))), read_course(meta.get(place(ticket - 1)))
         if now.ticket == ticket:
             return now
         if before.ticket != ticket - 1:
@@ -174,10 +146,11 @@ class OptimizerAgent:
         most = (self.settings.most_rollouts or UNBOUNDED) - course.spent
         host = self._open(course.ticket, most, known)
         host.pay(set(own[: course.here]))
+        host.heard = Heard(course.heard)
         return host
 
     async def _keep(self, course: Course) -> None:
-        await self._bound().set_meta(_place(course.ticket), cast("Json", asdict(course)))
+        await self._bound().set_meta(place(course.ticket), cast("Json", asdict(course)))
 
     def _bound(self) -> SqliteArchive:
         if self._archive is None:
@@ -206,17 +179,3 @@ async def tries_of(archive: SqliteArchive, ticket: int) -> list[Json]:
         for key, seed, outcome in sorted(rows, key=lambda row: str(row[0]))
         if key.ticket == ticket and key.example and key.purpose == "screen" and outcome is not None
     ]
-
-
-def _read(value: Json) -> Course:
-    if not isinstance(value, dict):
-        return Course()
-    table = cast("dict[str, Any]", value)
-    queue = None if table["queue"] is None else tuple(table["queue"])
-    found: dict[str, Any] = {**table, "proposed": tuple(table["proposed"]), "queue": queue}
-    return Course(**found)
-
-
-def _place(ticket: int) -> str:
-    """Two places in turn: a ticket's steps never overwrite what the ticket before left."""
-    return f"optimizer/{ticket % 2}"

@@ -30,7 +30,8 @@ from harness.optimizer.base import (
     Slot,
     Texts,
 )
-from harness.optimizer.judge import Judged, both_orders, speaks_to_judge, verdict
+from harness.optimizer.heard import Heard
+from harness.optimizer.judge import Judged, both_orders, speaks_of, speaks_to_judge, verdict
 from harness.optimizer.together import together
 from harness.policy.budget import Budget
 from harness.policy.locks import Globs
@@ -100,6 +101,7 @@ class RunHost:
     known: Mapping[Measured, Outcome] = field(default_factory=dict[Measured, Outcome])
     slots: Sequence[Slot] = field(init=False)
     paid: set[RolloutKey] = field(default_factory=set[RolloutKey])
+    heard: Heard = field(default_factory=Heard)
     _parts: dict[Part, list[Example]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -153,7 +155,9 @@ class RunHost:
 
     async def complete(self, role: Role, request: Request) -> Reply:
         """See `Host`."""
-        return await self.model.complete(self.ticket, role, request)
+        reply = await self.model.complete(self.ticket, role, request)
+        self.heard.took(role, reply.text, reply.why)
+        return reply
 
     def endpoint(self, role: Role) -> Endpoint:
         """See `Host`."""
@@ -161,7 +165,14 @@ class RunHost:
 
     def admit(self, parent: Mapping[str, str], edits: Mapping[str, str | None], seen: Sequence[str]) -> Texts | Refusal:
         """See `Host`."""
-        return admit(self.slots, [*self._parts["train"], *self._parts["val"]], parent, edits, seen)
+        made = admit(self.slots, [*self._parts["train"], *self._parts["val"]], parent, edits, seen)
+        if isinstance(made, Refusal):
+            self.heard.refused(self.slots, edits, made)
+        return made
+
+    def unusable(self, role: Role, why: str) -> None:
+        """See `Host`."""
+        self.heard.unusable(role, why)
 
     def remaining(self) -> Remaining:
         """See `Host`."""
@@ -178,7 +189,7 @@ class RunHost:
         """Settle these rollouts in the run's budget, or raise BudgetError before any of them is run."""
         left = self.remaining().rollouts
         if left is not None and len(keys) > left:
-            raise BudgetError("rollouts for the optimizer", limit=left, used=0, asked=len(keys))
+            raise BudgetError("rollouts", limit=left, used=0, asked=len(keys))
         self.budget.reserve("rollouts", len(keys))
         self.budget.settle("rollouts", len(keys), len(keys))
         self.paid |= keys
@@ -202,6 +213,9 @@ class RunHost:
         asked = json.dumps(dict(example.inputs))
         orders = both_orders(asked, reply, _reference(example.expected), self.judge, f"judge/{example.key}")
         replies = [await self.complete(Role.EVALUATES, request) for request in orders]
+        for said in replies:
+            if said.text is not None and not speaks_of(said.text, self.judge):
+                self.unusable(Role.EVALUATES, "no verdict in it")
         return verdict(replies[0].text, replies[1].text, self.judge)
 
     async def _in_time(self, key: RolloutKey, tree: Tree, example: Example, within: float | None) -> Outcome:

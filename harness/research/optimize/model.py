@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,8 @@ from harness.research.roles import ACCOUNTS
 from harness.streams import derive
 
 CHAT = "/v1/chat/completions"
+_REFUSED = re.compile(rb"strop: budget (\w+):")
+_SPENT = {b"tokens_in": "tokens in", b"tokens_out": "tokens out", b"usd": "dollars"}
 _CRITIQUES = frozenset({"critique", "backward", "lesson", "summarise", "describe"})
 
 
@@ -67,7 +70,7 @@ class GatewayModel:
         }
         reply = await ask(self.server.gateway, Caller(ticket, ACCOUNTS[role]), CHAT, body)
         if reply.status == 429 and b"insufficient_quota" in reply.body:
-            raise BudgetError("model calls", limit=0, used=0, asked=1)
+            raise BudgetError(_refused_kind(reply.body), limit=0, used=0, asked=1)
         return read_chat(reply.status, reply.body)
 
     def check(self, ticket: int) -> None:
@@ -88,6 +91,12 @@ class GatewayModel:
 
 def _hosted(ticket: int, role: Role) -> Caller:
     return Caller(ticket, ACCOUNTS[role], "hosted")
+
+
+def _refused_kind(body: bytes) -> str:
+    """What our own refusal says was spent; without its numbers, which differ with what else was under way."""
+    found = _REFUSED.search(body)
+    return _SPENT.get(found[1], "model calls") if found else "model calls"
 
 
 def _messages(request: Request) -> tuple[tuple[str, str], ...]:

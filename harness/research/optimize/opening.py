@@ -11,13 +11,13 @@ from harness.errors import InputError
 from harness.evaluation.simulation import load_world
 from harness.evaluation.subject import Subject
 from harness.model.route import DEFAULT
-from harness.optimizer.registry import optimizer_names
+from harness.optimizer.registry import is_optimizer, optimizer_names
 from harness.policy.budget import Budget
 from harness.policy.schema import Policy
 from harness.records import Json, Outcome
 from harness.research.decide import worst_case
 from harness.research.models import NO_MODEL
-from harness.research.optimize.agent import MODEL_KEYS, OptimizerAgent, is_optimizer
+from harness.research.optimize.agent import MODEL_KEYS, OptimizerAgent
 from harness.research.optimize.host import Measured, Model, RunHost, slot_files
 from harness.research.optimize.model import GatewayModel, WorldModel, names
 from harness.research.optimize.source import FileSource, PromptWorld, Source, WorldSource, visible_examples

@@ -10,11 +10,14 @@ import pytest
 
 from harness import open_run
 from harness.archive.sqlite import SqliteArchive
+from harness.cli.ending import rows
 from harness.errors import InputError
-from harness.events import TicketDecided
+from harness.events import RunStarted, RunStopped, TicketDecided
 from harness.optimizer.base import Example
 from harness.optimizer.registry import BUILT_IN
 from harness.records import RolloutKey, Split
+from harness.report.html import render
+from harness.report.view import load
 from harness.research.optimize.host import cut
 from harness.research.verify import verify
 from harness.resources import resource
@@ -136,6 +139,36 @@ async def test_killed_anywhere_it_ends_like_the_uninterrupted_run(tmp_path):
     summary, expected = (json.loads(text.strip().splitlines()[-1]) for text in (end.stdout, whole.stdout))
     assert summary["ledger_head"] == expected["ledger_head"]
     assert summary["budget"]["rollouts"]["used"] == expected["budget"]["rollouts"]["used"]
+    for told in ("optimizer", "roles", "reason"):
+        assert summary[told] == expected[told]
+    assert summary["roles"]["proposes"]["replies"] > 0
+
+
+@pytest.mark.parametrize(
+    ("config", "rollouts", "why"),
+    [
+        ({"iterations": 2}, 400, "all 2 iterations are done"),
+        ({}, 120, "the budget is spent: its next step takes"),
+        ({"patience": 1, "full_score": -1.0}, 400, "1 proposals in a row brought nothing new"),
+    ],
+)
+async def test_why_an_optimizer_stopped_is_told_everywhere(tmp_path, config, rollouts, why):
+    quick = {"budget.rollouts": rollouts, "budget.steps": 9, "agent.config": {"per_ticket": 400, **config}}
+    events, run = await play(tmp_path, **quick)
+    stopped = next(event for event in events if isinstance(event, RunStopped))
+    assert stopped.reason == "exhausted"
+    assert why in stopped.detail
+    assert why in run.summary["reason"]
+    assert why in run.summary["optimizer"]["reason"]
+    assert why in dict(rows(run.summary))["optimizer"]
+    view = await load(run.folder)
+    assert why in view.tickets[-1].note
+    page = render(view)
+    assert f"done: {why}" in page
+    roles = {"proposes": "simulated", "evaluates": "simulated", "serves": "simulated"}
+    assert next(event for event in events if isinstance(event, RunStarted)).roles == roles
+    assert "<dt>proposes</dt><dd>simulated: " in page
+    assert dict(rows(run.summary))["serves"] == "simulated: not asked"
 
 
 def test_train_and_val_are_apart_seeded_and_never_empty():
