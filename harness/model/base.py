@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from harness.model.tokens import Said
 from harness.records import Json, ModelCall, Reply, Spend
 
 PROPOSER, TASK, JUDGE, OPTIMIZER = "proposer", "task", "judge", "optimizer"
@@ -65,8 +66,8 @@ class Tally(Protocol):
     """Reads one reply of a dialect, whole or event by event."""
 
     counted: Counted
-    text: int
-    """UTF-8 bytes of what the model said, for an estimate."""
+    text: Said
+    """What the model said, for an estimate."""
     finished: bool
     """Whether the reply came to its own end."""
 

@@ -173,7 +173,7 @@ class Paid:
 
     async def _settle(self, worst: Spend, trial: Trial, reply: Reply | None) -> None:
         """What the try took, in the budget and on disk."""
-        counted, estimated = trial.counted()
+        counted, estimated = await trial.counted()
         self.cached_in += counted.cached_in
         price = self.route.price
         spent = Spend(1, counted.tokens_in or 0, counted.tokens_out or 0, price.of(counted), estimated)

@@ -27,7 +27,8 @@ from harness.model.base import Caller, refused
 from harness.model.dialects import nearest
 from harness.model.gateway import MAX_REQUEST, Gateway, give
 from harness.model.sse import whole
-from harness.model.tokens import estimate
+from harness.model.tokens import tokens_asked
+from harness.records import Json
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -125,9 +126,8 @@ class Server:
             await Response(reply.body, reply.status, media_type=reply.media)(scope, receive, send)
             return
         if path.endswith(_COUNTS):
-            await JSONResponse({"input_tokens": estimate(len(raw)), "totalTokens": estimate(len(raw))})(
-                scope, receive, send
-            )
+            count = await tokens_asked(_readable(raw), len(raw))
+            await JSONResponse({"input_tokens": count, "totalTokens": count})(scope, receive, send)
             return
         sink = _HttpSink(send, path, raw)
         async with anyio.create_task_group() as group:
@@ -276,6 +276,13 @@ def _token(scope: Scope) -> str:
     bearer = headers.get("authorization", "").removeprefix("Bearer ").strip()
     named = bearer or headers.get("x-api-key") or headers.get("x-goog-api-key")
     return named or QueryParams(scope["query_string"]).get("key") or ""
+
+
+def _readable(raw: bytes) -> Json:
+    try:
+        return dict(whole(raw))
+    except ValueError:
+        return raw.decode("utf-8", "replace")
 
 
 def _streams(path: str, raw: bytes) -> bool:

@@ -17,7 +17,7 @@ from harness.model.base import Asked, Counted, Dialect, Tally
 from harness.model.blackout import Blackout
 from harness.model.faults import Fault, fault_of
 from harness.model.sse import Event, Events, whole
-from harness.model.tokens import estimate
+from harness.model.tokens import tokens_asked
 from harness.model.upstream import Answer, Upstream
 from harness.policy.schema import ModelPolicy
 from harness.records import Json, Reply
@@ -86,15 +86,18 @@ class Trial:
             self.sent = self.sent and fault.reached
             raise
 
-    def counted(self) -> tuple[Counted, bool]:
+    async def counted(self) -> tuple[Counted, bool]:
         """(what the try took, whether part of that is estimated)."""
         if not self.sent:
             return Counted(0, 0), False
         told = self.tally.counted
         if told.tokens_in is not None and told.tokens_out is not None:
             return told, False
-        ins = estimate(len(self.request.body)) if told.tokens_in is None else told.tokens_in
-        outs = estimate(self.tally.text) if told.tokens_out is None else told.tokens_out
+        ins, outs = told.tokens_in, told.tokens_out
+        if ins is None:
+            ins = await tokens_asked(dict(self.request.asked.body), len(self.request.body))
+        if outs is None:
+            outs = await self.tally.text.tokens()
         return Counted(ins, outs, told.cached_in, told.written_in), True
 
     async def _run(self) -> Reply:
@@ -155,9 +158,9 @@ class Trial:
             if "error" in event.body and "choices" not in event.body:
                 said = self.request.without_key(_json(event.body))
                 raise Fault("the stream says an error", reply=Reply(502, "application/json", said))
-            known = self.tally.text
+            known = self.tally.text.size
             self.tally.take(event.body)
-            if self.tally.text > known:
+            if self.tally.text.size > known:
                 # another of several choices goes on: what was held back did not end the stream
                 self._ready += self.tail
                 self.tail = b""
@@ -177,7 +180,7 @@ class Trial:
             self._ready += raw
 
     async def _hand_on(self, media: str) -> None:
-        if not self._ready or not (self.started or self.tally.text or self._events > _HEADS):
+        if not self._ready or not (self.started or self.tally.text.size or self._events > _HEADS):
             return  # until a client has been given something, another try can be made
         data, self._ready = bytes(self._ready), bytearray()
         if not self.started:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.model.base import Asked, Counted
-from harness.model.dialects.fields import capped, count, must_list, named_in, rows, size, table
+from harness.model.dialects.fields import capped, count, must_list, named_in, rows, table
+from harness.model.tokens import Said
 from harness.records import Json
 
 _KINDS = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
@@ -56,7 +57,7 @@ class AnthropicTally:
 
     def __init__(self) -> None:
         self.counted = Counted()
-        self.text = 0
+        self.text = Said()
         self.finished = False
 
     def take(self, event: Mapping[str, Json]) -> None:
@@ -69,12 +70,12 @@ class AnthropicTally:
             self.finished = True
         elif kind == "content_block_delta":
             delta = table(event.get("delta"))
-            self.text += size(delta.get("text")) + size(delta.get("partial_json")) + size(delta.get("thinking"))
+            self.text.add(delta.get("text"), delta.get("partial_json"), delta.get("thinking"))
         elif kind == "message":
             self.finished = True
             self._usage(table(event.get("usage")))
             for block in rows(event.get("content")):
-                self.text += size(block.get("text")) + size(block.get("input")) + size(block.get("thinking"))
+                self.text.add(block.get("text"), block.get("input"), block.get("thinking"))
 
     def _usage(self, usage: Mapping[str, Json]) -> None:
         ins, outs = count(usage.get("input_tokens")), count(usage.get("output_tokens"))

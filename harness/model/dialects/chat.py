@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.model.base import Asked, Counted
-from harness.model.dialects.fields import capped, copies, must_list, options, rows, size, table
+from harness.model.dialects.fields import capped, copies, must_list, options, rows, table
 from harness.model.dialects.openai import OpenAi, usage_of
+from harness.model.tokens import Said
 from harness.records import Json
 
 
@@ -40,7 +41,7 @@ class ChatTally:
 
     def __init__(self) -> None:
         self.counted = Counted()
-        self.text = 0
+        self.text = Said()
         self.finished = False
 
     def take(self, event: Mapping[str, Json]) -> None:
@@ -48,6 +49,7 @@ class ChatTally:
             self.counted = usage_of(event.get("usage"))
         for choice in rows(event.get("choices")):
             said = table(choice.get("message")) or table(choice.get("delta"))
-            self.text += size(said.get("content")) + size(said.get("reasoning_content")) + size(said.get("tool_calls"))
-            self.text += size(choice.get("text"))
+            self.text.add(
+                said.get("content"), said.get("reasoning_content"), said.get("tool_calls"), choice.get("text")
+            )
             self.finished = self.finished or choice.get("finish_reason") is not None

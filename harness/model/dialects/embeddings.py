@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from harness.model.base import Asked, Counted
 from harness.model.dialects.openai import OpenAi, usage_of
+from harness.model.tokens import Said
 from harness.records import Json
 
 
@@ -30,7 +31,7 @@ class Embeddings(OpenAi):
 class _Tally:
     def __init__(self) -> None:
         self.counted = Counted(tokens_out=0)
-        self.text = 0
+        self.text = Said()
         self.finished = False
 
     def take(self, event: Mapping[str, Json]) -> None:

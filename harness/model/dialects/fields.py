@@ -28,17 +28,6 @@ def count(value: Json) -> int | None:
     return int(value)
 
 
-def size(value: Json) -> int:
-    """UTF-8 bytes of a text, of every text in a list or an object, and 0 for the rest."""
-    if isinstance(value, str):
-        return len(value.encode("utf-8", "surrogatepass"))
-    if isinstance(value, list):
-        return sum(size(one) for one in value)
-    if isinstance(value, dict):
-        return sum(size(one) for one in value.values())
-    return 0
-
-
 def capped(body: Mapping[str, Json], keys: tuple[str, ...], default: str, cap: int) -> tuple[dict[str, Json], int]:
     """(`body` with its output limit at most `cap`, that limit). `default` is set when none of `keys` is there.
 

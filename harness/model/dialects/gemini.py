@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 
 from harness.model.base import Asked, Counted
-from harness.model.dialects.fields import capped, copies, count, must_list, options, rows, size, table
+from harness.model.dialects.fields import capped, copies, count, must_list, options, rows, table
+from harness.model.tokens import Said
 from harness.records import Json
 
 _PATH = re.compile(r"(?:/v1beta|/v1|/v1alpha)?/models/([^/:]+):(generateContent|streamGenerateContent)")
@@ -65,7 +66,7 @@ class GeminiTally:
 
     def __init__(self) -> None:
         self.counted = Counted()
-        self.text = 0
+        self.text = Said()
         self.finished = False
 
     def take(self, event: Mapping[str, Json]) -> None:
@@ -82,4 +83,4 @@ class GeminiTally:
         for candidate in rows(event.get("candidates")):
             self.finished = self.finished or candidate.get("finishReason") is not None
             for part in rows(table(candidate.get("content")).get("parts")):
-                self.text += size(part.get("text")) + size(part.get("functionCall"))
+                self.text.add(part.get("text"), part.get("functionCall"))

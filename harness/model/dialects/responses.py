@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.model.base import Asked, Counted
-from harness.model.dialects.fields import capped, rows, size, table
+from harness.model.dialects.fields import capped, rows, table
 from harness.model.dialects.openai import OpenAi, usage_of
+from harness.model.tokens import Said
 from harness.records import Json
 
 _ENDS = {"response.completed", "response.incomplete", "response.failed"}
@@ -36,14 +37,14 @@ class ResponsesTally:
 
     def __init__(self) -> None:
         self.counted = Counted()
-        self.text = 0
+        self.text = Said()
         self.finished = False
 
     def take(self, event: Mapping[str, Json]) -> None:
         kind = event.get("type")
         if isinstance(kind, str) and kind.startswith("response."):
             if kind.endswith(".delta"):
-                self.text += size(event.get("delta"))
+                self.text.add(event.get("delta"))
             if kind in _ENDS:
                 self._close(table(event.get("response")))
             return
@@ -52,8 +53,8 @@ class ResponsesTally:
     def _close(self, response: Mapping[str, Json]) -> None:
         self.finished = True
         self.counted = usage_of(response.get("usage"))
-        if not self.text:
+        if not self.text.size:
             for item in rows(response.get("output")):
-                self.text += size(item.get("arguments"))
+                self.text.add(item.get("arguments"))
                 for part in (*rows(item.get("content")), *rows(item.get("summary"))):
-                    self.text += size(part.get("text"))
+                    self.text.add(part.get("text"))
