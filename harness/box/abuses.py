@@ -78,7 +78,7 @@ while held < 2 * size:
     except OSError: pass
     held += fill(sink)
     os.close(sink); keep.append(source)
-time.sleep(1)
+time.sleep(0.3)
 print(held >> 20)
 """
 BOMB = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n"

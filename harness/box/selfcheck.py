@@ -17,10 +17,14 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+import anyio
 
 from harness.box import abuses, probes, syscalls
 from harness.box.base import FOLDERS, TMP, Box, Boxes, BoxSpec, Command
+from harness.box.pool import Pool
 from harness.errors import BoxError, ExecTimeoutError, LimitError
 from harness.limits import Limits
 from harness.records import Completed
@@ -44,22 +48,38 @@ class Probe:
 
 
 Check = Callable[[Box], Awaitable[tuple[bool | None, str]]]
+Heard = Callable[[str, int, int], None]
 
 
-async def selfcheck(boxes: Boxes) -> list[Probe]:
-    """Try every promise of `boxes` on this machine; about five seconds. Raises BoxUnavailableError.
+async def selfcheck(boxes: Boxes, *, heard: Heard | None = None) -> list[Probe]:
+    """Try every promise of `boxes` on this machine; five to ten seconds. Raises BoxUnavailableError.
 
-    A back end that isolates nothing is only asked what it does promise: the rest would be done to the host.
+    `heard` is told the name of each probe that ended, how many have, and of how many. A back end that isolates nothing
+    is only asked what it does promise: the rest would be done to the host.
     """
     await boxes.prepare()
-    found = await _within(boxes) if boxes.isolated else [Probe("isolation", False, "no isolation")]
-    for name, check in _CHECKS.items():
-        if boxes.isolated or name in _WITHOUT_ISOLATION:
-            found.append(await _apart(boxes, name, check))
-    return found
+    checks = {name: check for name, check in _CHECKS.items() if boxes.isolated or name in _WITHOUT_ISOLATION}
+    within: list[Probe] = []
+    apart: list[Probe] = []
+    total = len(checks) + (len(probes.INSIDE) if boxes.isolated else 0)
+
+    def add(found: list[Probe], probe: Probe) -> None:
+        found.append(probe)
+        if heard is not None:
+            heard(probe.name, len(within) + len(apart), total)
+
+    try:
+        async with Pool(boxes) as pool, anyio.create_task_group() as group:  # a box opens while another is tried
+            if boxes.isolated:
+                group.start_soon(_within, boxes, partial(add, within))
+            for name, check in checks.items():
+                add(apart, await _apart(pool, name, check))
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None  # what ended one of the two ended the other
+    return [*within, *apart] if boxes.isolated else [Probe("isolation", False, "no isolation"), *apart]
 
 
-async def _within(boxes: Boxes) -> list[Probe]:
+async def _within(boxes: Boxes, add: Callable[[Probe], None]) -> None:
     with ExitStack() as stack:
         canaries = [
             stack.enter_context(tempfile.NamedTemporaryFile(prefix=".strop-canary-", dir=folder)).name
@@ -90,7 +110,8 @@ async def _within(boxes: Boxes) -> list[Probe]:
             "pids": (str(_LIMITS.pids),),
         }
         async with boxes.open(BoxSpec(owner=_OWNER, limits=_LIMITS)) as box:
-            return [await _inside(box, name, source, arguments[kind]) for name, (source, kind) in probes.INSIDE.items()]
+            for name, (source, kind) in probes.INSIDE.items():
+                add(await _inside(box, name, source, arguments[kind]))
 
 
 @contextmanager

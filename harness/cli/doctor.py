@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -36,11 +37,12 @@ def doctor(
 
     import anyio
 
-    from harness.cli.output import print_json
+    from harness.cli.output import print_json, working
     from harness.cli.probes import examine
 
     sweep_boxes()
-    checks = anyio.run(examine, box, _nearest(runs), image)
+    with working("looking at this machine") as told:
+        checks = anyio.run(partial(examine, told=told), box, _nearest(runs), image)
     if model is not None:
         from harness.cli.model_probe import probe_model
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,6 +30,20 @@ def console(*, stderr: bool = False) -> Console:
     if not out.is_terminal and "COLUMNS" not in os.environ:
         out.width = PIPED_WIDTH
     return out
+
+
+@contextmanager
+def working(text: str) -> Generator[Callable[[str], None]]:
+    """A live line that says what is being done, gone when it is done: on standard error, and on a terminal only.
+
+    Yields what changes its text.
+    """
+    out = console(stderr=True)
+    if not out.is_terminal or out.is_dumb_terminal:
+        yield lambda text: None
+        return
+    with out.status(text) as status:
+        yield status.update
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], *, right: Collection[str] = ()) -> None:

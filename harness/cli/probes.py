@@ -45,8 +45,10 @@ class Check:
     needed: bool = True
 
 
-async def examine(box: BoxName, folder: Path, image: str | None = None) -> list[Check]:
-    """Run every probe; none of them raises. `folder` is where runs would be kept."""
+async def examine(
+    box: BoxName, folder: Path, image: str | None = None, *, told: Callable[[str], None] = lambda text: None
+) -> list[Check]:
+    """Run every probe; none of them raises. `folder` is where runs would be kept. `told` hears what is done now."""
     local: list[tuple[str, Callable[[], str], str]] = [
         ("python", probe_python, "use Python 3.11 or newer from a virtual environment"),
         ("git", probe_git, "install git (Debian: apt-get install git)"),
@@ -54,7 +56,8 @@ async def examine(box: BoxName, folder: Path, image: str | None = None) -> list[
         ("disk", lambda: probe_disk(folder), f"free {FREE_MB_NEEDED} MB on this disk, or use --runs on another"),
     ]
     found = [await _checked(name, probe, mend) for name, probe, mend in local]
-    return [*found, *await probe_box(box, image)]
+    told("opening a box")
+    return [*found, *await probe_box(box, image, told=told)]
 
 
 async def _checked(name: str, probe: Callable[[], str], mend: str) -> Check:
@@ -130,16 +133,23 @@ def probe_disk(folder: Path) -> str:
     return f"{free:,} MB free"
 
 
-async def probe_box(name: BoxName, image: str | None = None) -> list[Check]:
+async def probe_box(
+    name: BoxName, image: str | None = None, *, told: Callable[[str], None] = lambda text: None
+) -> list[Check]:
     """The box opens, and every promise it makes is tried from inside one."""
     from harness.box.bytecode import missing
     from harness.box.choose import choose
     from harness.box.selfcheck import selfcheck
 
     try:
-        with anyio.fail_after(BOX_TIMEOUT_S):
+        with anyio.fail_after(BOX_TIMEOUT_S) as patience:
+
+            def heard(probe: str, count: int, total: int) -> None:
+                patience.deadline = anyio.current_time() + BOX_TIMEOUT_S
+                told(f"{count} of {total} promises of the box tried: {probe}")
+
             boxes = choose(name, image)
-            tried = await selfcheck(boxes)
+            tried = await selfcheck(boxes, heard=heard)
             slow = await missing(boxes) if boxes.isolated else ""
     except TimeoutError:
         return [Check("box", False, f"no answer in {BOX_TIMEOUT_S:g} s", OTHER_BOX)]

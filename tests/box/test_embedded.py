@@ -13,7 +13,7 @@ from harness.box.base import BoxSpec, Command, Mount
 from harness.box.embedded import EmbeddedBoxes
 from harness.box.reaper import labelled, sweep
 from harness.box.selfcheck import selfcheck
-from harness.errors import BoxUnavailableError, LimitError
+from harness.errors import BoxUnavailableError, InfraError, LimitError
 from harness.limits import Limits
 from harness.testing.box_contract import BoxContract, python
 from harness.tree import Entry
@@ -25,7 +25,10 @@ class TestEmbeddedBoxes(BoxContract):
 
 
 async def test_every_promise_is_held():
-    probes = await selfcheck(EmbeddedBoxes())
+    told = []
+    probes = await selfcheck(EmbeddedBoxes(), heard=lambda *what: told.append(what))
+    assert {name for name, _, _ in told} == {probe.name for probe in probes}
+    assert [(count, total) for _, count, total in told] == [(n + 1, len(probes)) for n in range(len(probes))]
     assert len(probes) >= 60
     assert {probe.name: probe.detail for probe in probes if probe.held is not True and probe.name != "cpu"} == {}
 
@@ -239,6 +242,17 @@ async def test_the_watchdog_sees_what_sockets_hold(how):
     async with EmbeddedBoxes().open(BoxSpec(owner="sockets")) as box:
         done = await box.exec(Command(("python", "-c", _MEASURE, how), deadline_s=20))
     assert (done.stdout.split(), done.stderr) == ([b"True"] * 8, b"")
+
+
+async def test_a_self_check_whose_boxes_fail_raises_what_was_said():
+    class Failing(EmbeddedBoxes):
+        def open(self, spec):
+            if self._prepared:
+                raise InfraError("no more boxes")
+            return super().open(spec)
+
+    with pytest.raises(InfraError, match="no more boxes"):
+        await selfcheck(Failing())
 
 
 _PIPES = """

@@ -1,6 +1,9 @@
 import json
+import time
 
+import anyio
 import pytest
+from rich.console import Console
 from support.engine import image, needs_docker
 
 from harness.box.selfcheck import Probe
@@ -22,7 +25,7 @@ def box(monkeypatch):
     """Stands in for the box's self-check: what it found, or how it failed."""
 
     def found(*tried):
-        async def selfcheck(boxes):
+        async def selfcheck(boxes, *, heard=None):
             if isinstance(tried[0], Exception):
                 raise tried[0]
             return list(tried)
@@ -81,6 +84,48 @@ def test_a_box_that_does_not_open_says_how_to_mend(strop, box):
     assert said.code == 3
     failed = [check for check in json.loads(said.out)["checks"] if not check["ok"]]
     assert [(check["name"], check["mend"]) for check in failed] == [("box", "enable them")]
+
+
+async def test_what_is_done_is_told_and_only_silence_is_given_up(box, monkeypatch, tmp_path):
+    async def selfcheck(boxes, *, heard):
+        for count in range(6):
+            await anyio.sleep(0.4)
+            heard("network", count + 1, 6)
+        if slow:
+            await anyio.sleep(60)
+        return [Probe("network", True, "no way out")]
+
+    said, slow = [], False
+    monkeypatch.setattr(probes, "BOX_TIMEOUT_S", 2.0)
+    monkeypatch.setattr("harness.box.selfcheck.selfcheck", selfcheck)
+    checks = await probes.examine("auto", tmp_path, told=said.append)
+    assert all(check.ok for check in checks)
+    assert said[-1] == "6 of 6 promises of the box tried: network"
+    slow = True
+    checks = {check.name: check for check in await probes.examine("auto", tmp_path)}
+    assert (checks["box"].ok, checks["box"].detail) == (False, "no answer in 2 s")
+
+
+def test_a_live_line_is_on_a_terminal_only(strop, box, monkeypatch):
+    import io
+
+    from harness.cli import output
+
+    said = strop("doctor")
+    assert "looking" not in said.out + said.err
+    shown = io.StringIO()
+    real = output.console
+
+    def console(*, stderr=False):
+        return real() if not stderr else Console(file=shown, force_terminal=True)
+
+    monkeypatch.setattr(output, "console", console)
+    monkeypatch.setenv("TERM", "xterm")
+    with output.working("looking") as told:
+        told("opening a box")
+        time.sleep(0.3)
+    assert "opening a box" in shown.getvalue()
+    assert shown.getvalue().endswith("\x1b[2K")  # and it is gone
 
 
 def test_no_git_is_3(strop, box, monkeypatch, tmp_path):
