@@ -12,6 +12,7 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -33,6 +34,7 @@ from harness.testing.scripted_model import ScriptedModel
 from harness.tree import File, Tree
 
 BEFORE, AFTER = "RATE = 0.1\nSTEPS = 10\n", "RATE = 0.2\nSTEPS = 10\n"
+EDITED = "edit came back"
 TREE = Tree({"train.py": File(BEFORE.encode()), "score.py": File(b"X = 1\n")})
 
 
@@ -109,6 +111,21 @@ def config(name, folder):
     return {"preset": name, "mounts": [str(folder)]}
 
 
+@dataclass
+class Ran:
+    """One agent in one box: `told` is EDITED, or what went wrong instead."""
+
+    told: str
+    calls: int
+    metered: tuple[int, int]
+    served: tuple[int, int]
+    estimated: bool
+
+    @property
+    def good(self):
+        return self.told == EDITED and self.metered == self.served and not self.estimated
+
+
 async def run(name, folder, back_end):
     ask = Ask(
         ticket=1,
@@ -127,28 +144,32 @@ async def run(name, folder, back_end):
         models = {"scripted": ModelPolicy(base_url=model.url)}
         async with open_gateway(models, BudgetPolicy(), MemoryJournal()) as gateway, serve(gateway) as server:
             agent.equip(Bench(boxes, BoxSpec("agents"), server))
-            started = time.perf_counter()
             try:
                 proposal = await agent.propose(ask)
                 child = admit(proposal.tree)
                 edited = child["train.py"].data.decode() == AFTER and set(child) == set(TREE)
-                told = "edit came back" if edited else f"odd tree: {sorted(child)} {child['train.py'].data!r}"
+                told = EDITED if edited else f"odd tree: {sorted(child)} {child['train.py'].data!r}"
             except StropError as error:
                 told = str(error)
             used, served = gateway.allowance.used, model.served
-    agree = (used.tokens_in, used.tokens_out) == (served.tokens_in, served.tokens_out) and not used.estimated
-    took = time.perf_counter() - started
-    print(
-        f"{name:15} {back_end:9} {told}; {used.requests} calls, tokens {used.tokens_in} in {used.tokens_out} out, "
-        f"server counts {served.tokens_in} and {served.tokens_out}: {'equal' if agree else 'NOT EQUAL'}; {took:.1f} s",
-        flush=True,
-    )
-    return agree and told == "edit came back"
+    metered = used.tokens_in, used.tokens_out
+    return Ran(told, used.requests, metered, (served.tokens_in, served.tokens_out), used.estimated)
 
 
 async def main(boxes, agents):
-    good = [await run(name, folder, back_end) for name, folder in agents for back_end in boxes]
-    sys.exit(0 if all(good) else 1)
+    good = True
+    for name, folder in agents:
+        for back_end in boxes:
+            started = time.perf_counter()
+            ran = await run(name, folder, back_end)
+            good = good and ran.good
+            agree = "equal" if ran.metered == ran.served and not ran.estimated else "NOT EQUAL"
+            tokens = (
+                f"tokens {ran.metered[0]} in {ran.metered[1]} out, server counts {ran.served[0]} and {ran.served[1]}"
+            )
+            took = time.perf_counter() - started
+            print(f"{name:15} {back_end:9} {ran.told}; {ran.calls} calls, {tokens}: {agree}; {took:.1f} s", flush=True)
+    sys.exit(0 if good else 1)
 
 
 if __name__ == "__main__":
