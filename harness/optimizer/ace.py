@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
-from harness.errors import InputError
 from harness.optimizer import wording
-from harness.optimizer.base import Done, Host, Refusal, Result, Role, Slot, State, Texts
+from harness.optimizer.base import Done, Given, Host, Refusal, Result, Role, Slot, State, Texts
 from harness.optimizer.combee import groups
 from harness.optimizer.playbook import Playbook, additions
 from harness.optimizer.pool import score_of
 from harness.optimizer.settings import Settings
-from harness.optimizer.slots import editable, sample, seed_texts
+from harness.optimizer.slots import editable, known_slots, sample, seed_texts
 from harness.optimizer.together import together
 from harness.records import Json
 
@@ -46,12 +45,17 @@ class Ace:
         """See `Optimizer`."""
         AceSettings.read(config)
 
+    def needs(self, given: Given, config: Mapping[str, Json]) -> int:
+        """See `Foresees`."""
+        settings = AceSettings.read(config)
+        known_slots(given, [settings.slot], "slot")
+        return 2 * min(settings.batch, given.train)
+
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """Nothing is spent yet."""
         settings = AceSettings.read(config)
+        known_slots(host, [settings.slot], "slot")
         names = [slot.name for slot in editable(host)]
-        if settings.slot and settings.slot not in names:
-            raise InputError(f"no editable slot {settings.slot!r}", key="agent.config.slot", mend=", ".join(names))
         texts = seed_texts(host)
         return {"settings": settings.model_dump(), "n": 0, "books": {name: [] for name in names}, "kept": [texts]}
 

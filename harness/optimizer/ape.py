@@ -13,7 +13,7 @@ from pydantic import Field
 
 from harness.optimizer import wording
 from harness.optimizer.bandit import ucb_rounds
-from harness.optimizer.base import Done, Host, Refusal, Request, Role, Slot, State, Texts
+from harness.optimizer.base import Done, Given, Host, Refusal, Request, Role, Slot, State, Texts
 from harness.optimizer.pool import Pool
 from harness.optimizer.settings import Settings
 from harness.optimizer.slots import editable, sample, seed_texts
@@ -43,6 +43,12 @@ class Ape:
     def check(self, config: Mapping[str, Json]) -> None:
         """See `Optimizer`."""
         ApeSettings.read(config)
+
+    def needs(self, given: Given, config: Mapping[str, Json]) -> int:
+        """See `Foresees`."""
+        settings = ApeSettings.read(config)
+        editable(given)
+        return min(settings.arms, settings.proposals + 1) * min(settings.samples, given.train)
 
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """Nothing is spent yet."""

@@ -15,7 +15,7 @@ from pydantic import AliasChoices, Field
 
 from harness.errors import BudgetError
 from harness.optimizer import wording
-from harness.optimizer.base import Done, Example, Host, Refusal, Result, Role, Slot, State, Texts
+from harness.optimizer.base import Done, Example, Given, Host, Refusal, Result, Role, Slot, State, Texts
 from harness.optimizer.pool import Pool, score_of
 from harness.optimizer.settings import Settings
 from harness.optimizer.slots import editable, sample, seed_texts
@@ -69,6 +69,13 @@ class Apo:
     def check(self, config: Mapping[str, Json]) -> None:
         """See `Optimizer`."""
         ApoSettings.read(config)
+
+    def needs(self, given: Given, config: Mapping[str, Json]) -> int:
+        """See `Foresees`."""
+        settings = ApoSettings.read(config)
+        editable(given)
+        first = given.val if settings.run_initial_validation else 0
+        return first + _of_round(settings, 1, given.train, given.val)
 
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """Score the seed on all of val, unless told not to."""
@@ -225,13 +232,17 @@ def _stop(settings: ApoSettings, state: State) -> str:
     return ""
 
 
+def _of_round(settings: ApoSettings, beam: int, train: int, val: int) -> int:
+    """The most rollouts that a round takes."""
+    branches = settings.width * settings.branch_factor
+    batch = settings.gradient_batch_size if settings.enable_gradient_mini_batch else train
+    candidates = beam + branches * (1 + settings.copies)
+    return branches * batch + candidates * min(settings.val_batch_size, val) + val
+
+
 def _check_budget(host: Host, settings: ApoSettings, beam: int) -> None:
     """A round runs concurrently: all of it must fit, or what is run would depend on timing."""
     left = host.remaining().rollouts
-    branches = settings.width * settings.branch_factor
-    batch = settings.gradient_batch_size if settings.enable_gradient_mini_batch else len(host.examples("train"))
-    candidates = beam + branches * (1 + settings.copies)
-    val = len(host.examples("val"))
-    needed = branches * batch + candidates * min(settings.val_batch_size, val) + val
+    needed = _of_round(settings, beam, len(host.examples("train")), len(host.examples("val")))
     if left is not None and needed > left:
         raise BudgetError("rollouts", limit=left, used=0, asked=needed)

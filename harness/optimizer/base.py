@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -157,6 +157,15 @@ class Remaining:
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """What a run is going to give an optimizer, known before anything is run: slots, and how many examples."""
+
+    slots: Sequence[Slot]
+    train: int
+    val: int
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """The optimizer has nothing more to try. `nominees` are the candidates the host shall choose among."""
 
@@ -246,4 +255,16 @@ class Optimizer(Protocol):
 
     def nominees(self, state: State) -> tuple[Texts, ...]:
         """The candidates worth choosing among if it had to end here, best guess first."""
+        ...
+
+
+@runtime_checkable
+class Foresees(Protocol):
+    """An optimizer that can tell what it lacks before a run begins."""
+
+    def needs(self, given: Given, config: Mapping[str, Json]) -> int:
+        """The rollouts of its start and first step, the least that can come to anything.
+
+        Raises InputError for a slot that there is not, MissingEnvironmentError for a package.
+        """
         ...

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import Field
 
 from harness.errors import InputError
-from harness.optimizer.base import Done, Example, Host, Refusal, Result, Slot, State, Texts
+from harness.optimizer.base import Done, Example, Given, Host, Refusal, Result, Slot, State, Texts
 from harness.optimizer.pool import Pool
 from harness.optimizer.settings import Settings
 from harness.optimizer.slots import demo_slot, sample, seed_texts
@@ -47,6 +47,13 @@ class Bootstrap:
     def check(self, config: Mapping[str, Json]) -> None:
         """See `Optimizer`."""
         BootstrapSettings.read(config)
+
+    def needs(self, given: Given, config: Mapping[str, Json]) -> int:
+        """See `Foresees`."""
+        settings = BootstrapSettings.read(config)
+        if demo_slot(given) is None:
+            raise InputError("bootstrap needs a slot for demos", mend='declare a slot with kind = "demos"')
+        return given.train + (2 * given.val if settings.sets else 0)
 
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """Run the seed on train; what passes is the stock of demos. Raises InputError without a demo slot."""

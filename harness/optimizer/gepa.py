@@ -16,7 +16,7 @@ from pydantic import Field
 
 from harness.errors import BudgetError
 from harness.optimizer import wording
-from harness.optimizer.base import Done, Host, Refusal, Request, Result, Role, Slot, State, Texts
+from harness.optimizer.base import Done, Given, Host, Refusal, Request, Result, Role, Slot, State, Texts
 from harness.optimizer.pareto import front, pareto_choice
 from harness.optimizer.pool import Pool, score_of
 from harness.optimizer.settings import Settings
@@ -52,6 +52,12 @@ class Gepa:
     def check(self, config: Mapping[str, Json]) -> None:
         """See `Optimizer`."""
         GepaSettings.read(config)
+
+    def needs(self, given: Given, config: Mapping[str, Json]) -> int:
+        """See `Foresees`."""
+        settings = GepaSettings.read(config)
+        editable(given)
+        return given.val + _of_step(settings, given.val)
 
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """Score the seed on val."""
@@ -110,7 +116,7 @@ class Gepa:
     def _check_budget(self, host: Host, settings: GepaSettings, proposals: int) -> None:
         """A step's concurrent proposals must all fit, or what is run would depend on timing."""
         left = host.remaining().rollouts
-        needed = proposals * (2 * settings.minibatch + len(host.examples("val")))
+        needed = proposals * _of_one(settings, len(host.examples("val")))
         if left is not None and needed > left:
             raise BudgetError("rollouts", limit=left, used=0, asked=needed)
 
@@ -177,6 +183,16 @@ class Gepa:
         base, mine, theirs = pool.texts(ancestor), pool.texts(better), pool.texts(other)
         joined = {name: theirs[name] if mine[name] == base[name] else mine[name] for name in base}
         return joined, (better, other)
+
+
+def _of_one(settings: GepaSettings, val: int) -> int:
+    """The most rollouts that one proposal takes."""
+    return 2 * settings.minibatch + val
+
+
+def _of_step(settings: GepaSettings, val: int) -> int:
+    """The rollouts that a step must have room for."""
+    return max(settings.parallel, settings.per_step) * _of_one(settings, val)
 
 
 def _reflection(slot: Slot, texts: Mapping[str, str], results: Sequence[Result], n: int, temperature: float) -> Request:

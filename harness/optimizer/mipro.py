@@ -14,9 +14,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from harness.optimizer import wording
-from harness.optimizer.base import Done, Host, Refusal, Request, Role, Slot, State, Texts
+from harness.optimizer.base import Done, Given, Host, Refusal, Request, Role, Slot, State, Texts
 from harness.optimizer.bootstrap import stock_of
-from harness.optimizer.parzen import suggest
+from harness.optimizer.parzen import optuna, suggest
 from harness.optimizer.pool import Pool, score_of
 from harness.optimizer.settings import Settings
 from harness.optimizer.slots import demo_slot, editable, sample, seed_texts
@@ -53,6 +53,15 @@ class Mipro:
     def check(self, config: Mapping[str, Json]) -> None:
         """See `Optimizer`."""
         MiproSettings.read(config)
+
+    def needs(self, given: Given, config: Mapping[str, Json]) -> int:
+        """See `Foresees`."""
+        settings = MiproSettings.read(config)
+        if settings.sampler == "tpe":
+            optuna()
+        if demo_slot(given) is None:
+            editable(given)
+        return given.train + min(settings.minibatch, given.train)
 
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """One pass over train serves both the demos and the summary; then propose instructions."""

@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import Field
 
 from harness.optimizer import wording
-from harness.optimizer.base import Done, Example, Host, Refusal, Reply, Request, Role, Slot, State, Texts
+from harness.optimizer.base import Done, Example, Given, Host, Refusal, Reply, Request, Role, Slot, State, Texts
 from harness.optimizer.pool import Pool
 from harness.optimizer.settings import Settings
 from harness.optimizer.slots import editable, sample, seed_texts
@@ -45,6 +45,13 @@ class Opro:
     def check(self, config: Mapping[str, Json]) -> None:
         """See `Optimizer`."""
         OproSettings.read(config)
+
+    def needs(self, given: Given, config: Mapping[str, Json]) -> int:
+        """See `Foresees`."""
+        settings = OproSettings.read(config)
+        editable(given)
+        there = given.train if settings.score_on == "train" else given.val
+        return 2 * (min(settings.examples, there) if settings.examples else there)
 
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """Score the seed."""

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from harness.optimizer import wording
 from harness.optimizer.bandit import ucb_rounds
-from harness.optimizer.base import Done, Host, Refusal, Result, Role, Slot, State, Texts
+from harness.optimizer.base import Done, Given, Host, Refusal, Result, Role, Slot, State, Texts
 from harness.optimizer.pool import Pool
 from harness.optimizer.settings import Settings
 from harness.optimizer.slots import editable, sample, seed_texts
@@ -46,6 +46,12 @@ class Protegi:
     def check(self, config: Mapping[str, Json]) -> None:
         """See `Optimizer`."""
         ProtegiSettings.read(config)
+
+    def needs(self, given: Given, config: Mapping[str, Json]) -> int:
+        """See `Foresees`."""
+        settings = ProtegiSettings.read(config)
+        editable(given)
+        return min(settings.minibatch, given.train) + 2 * min(settings.samples, given.train)
 
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """Nothing is spent yet."""

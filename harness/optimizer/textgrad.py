@@ -11,12 +11,13 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
+from harness.errors import InputError
 from harness.optimizer import wording
 from harness.optimizer.admit import fingerprint
-from harness.optimizer.base import Done, Host, Refusal, Reply, Role, Slot, State, Texts
+from harness.optimizer.base import Done, Given, Host, Refusal, Reply, Role, Slot, State, Texts
 from harness.optimizer.pool import score_of
 from harness.optimizer.settings import Settings
-from harness.optimizer.slots import editable, sample, seed_texts
+from harness.optimizer.slots import editable, known_slots, sample, seed_texts
 from harness.records import Json
 
 _NOTHING = "nothing to improve"
@@ -40,6 +41,14 @@ class TextGrad:
     def check(self, config: Mapping[str, Json]) -> None:
         """See `Optimizer`."""
         TextGradSettings.read(config)
+
+    def needs(self, given: Given, config: Mapping[str, Json]) -> int:
+        """See `Foresees`."""
+        settings = TextGradSettings.read(config)
+        known_slots(given, settings.frozen, "frozen", given.slots)
+        if all(slot.name in settings.frozen for slot in editable(given)):
+            raise InputError("every slot is frozen", key="agent.config.frozen", mend="leave one out")
+        return 2 * min(settings.minibatch, given.train)
 
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """Nothing is spent yet."""

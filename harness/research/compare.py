@@ -19,6 +19,7 @@ import anyio
 from harness.errors import InputError
 from harness.records import Json
 from harness.research.evidence.statistics import student_quantile
+from harness.research.opening import plan
 from harness.research.run import open_run, resume_run
 from harness.research.summary import summarize
 
@@ -101,9 +102,15 @@ async def compare(
     workers: int | None = None,
     told: Callable[[Cell], None] | None = None,
 ) -> list[Cell]:
-    """Run what is not yet run, one run after the other; every cell, contender by contender. Raises as `open_run`."""
+    """Run what is not yet run, one run after the other; every cell, contender by contender.
+
+    Raises as `open_run`, for every contender before any of them is run.
+    """
     if len({one.label for one in contenders}) < len(contenders) or len(set(seeds)) < len(seeds):
         raise InputError("an agent or a seed is named twice", mend="name each once")
+    for one in contenders:  # what the last of them lacks is said before the first has spent anything
+        chosen = {**overrides, **one.overrides()}
+        await plan(subject, seed=seeds[0], workers=workers, use=policy, overrides=chosen)
     cells: list[Cell] = []
     for seed in seeds:
         for one in contenders:

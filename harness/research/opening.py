@@ -83,7 +83,7 @@ async def plan(
     agent = make_proposer(loaded.policy.agent.name, cast("Mapping[str, Json]", loaded.policy.agent.config))
     check_models(agent, loaded.policy, tape)
     await anyio.to_thread.run_sync(check_telemetry, loaded.policy)
-    check_subject(agent, subject, loaded.policy)
+    await anyio.to_thread.run_sync(check_subject, agent, subject, loaded.policy)
     _check_control(agent, loaded.policy)
     _check_sowing(agent, loaded.policy, sowing)
     needed = least_rollouts(loaded.policy, subject.splits)

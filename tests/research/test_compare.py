@@ -54,3 +54,10 @@ async def test_equal_budgets_paired_seeds_and_nothing_run_twice(tmp_path):
 async def test_the_same_agent_twice_is_no_comparison(tmp_path):
     with pytest.raises(InputError, match="twice"):
         await compare(WORLD, [contender("ace"), contender("ace")], [0], overrides={}, runs=tmp_path)
+
+
+async def test_what_the_last_contender_lacks_is_said_before_the_first_is_run(tmp_path):
+    for wrong, word in (("nobody", "nobody"), ("gepa,minibatch=0", "minibatch"), ('textgrad,frozen=["x"]', "frozen")):
+        with pytest.raises(InputError, match=word):
+            await compare(WORLD, [contender("ace"), contender(wrong)], [0], overrides=QUICK, runs=tmp_path)
+    assert not list(tmp_path.iterdir())

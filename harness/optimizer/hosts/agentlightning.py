@@ -14,11 +14,11 @@ from typing import Any, cast
 
 from pydantic import Field
 
-from harness.errors import InputError, MissingEnvironmentError
-from harness.optimizer.base import Done, Host, Slot, State, Texts
-from harness.optimizer.hosts.bridge import Bridge, in_thread
+from harness.errors import MissingEnvironmentError
+from harness.optimizer.base import Done, Given, Host, Slot, State, Texts
+from harness.optimizer.hosts.bridge import Bridge, in_thread, named
 from harness.optimizer.settings import Settings
-from harness.optimizer.slots import editable, seed_texts
+from harness.optimizer.slots import HasSlots, editable, known_slots, seed_texts
 from harness.records import Json
 
 
@@ -50,6 +50,15 @@ class AgentLightning:
         """See `Optimizer`."""
         AgentLightningSettings.read(config)
 
+    def needs(self, given: Given, config: Mapping[str, Json]) -> int:
+        """See `Foresees`."""
+        settings = AgentLightningSettings.read(config)
+        package()
+        chosen(given, settings)
+        if settings.rollout:
+            named(settings.rollout, "rollout")
+        return (given.val if settings.run_initial_validation else 0) + min(settings.gradient_batch_size, given.train)
+
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """Nothing is spent yet. Raises MissingEnvironmentError without the package, InputError for an unknown slot."""
         settings = AgentLightningSettings.read(config)
@@ -73,14 +82,10 @@ class AgentLightning:
         return tuple(state["nominees"])
 
 
-def chosen(host: Host, settings: AgentLightningSettings) -> Slot:
+def chosen(host: HasSlots, settings: AgentLightningSettings) -> Slot:
     """The slot whose text is optimized. Raises InputError."""
-    slots = editable(host)
-    found = next((slot for slot in slots if slot.name == settings.slot), None if settings.slot else slots[0])
-    if found is None:
-        known = ", ".join(slot.name for slot in slots)
-        raise InputError(f"no slot is called {settings.slot!r}", key="agent.config.slot", mend=f"one of {known}")
-    return found
+    known_slots(host, [settings.slot], "slot")
+    return next(slot for slot in editable(host) if settings.slot in ("", slot.name))
 
 
 def package() -> Any:

@@ -18,8 +18,8 @@ from typing import Any, cast
 from pydantic import ConfigDict, Field
 
 from harness.errors import InputError, MissingEnvironmentError
-from harness.optimizer.base import Done, Example, Host, Slot, State, Texts
-from harness.optimizer.hosts.bridge import Bridge, in_thread
+from harness.optimizer.base import Done, Example, Given, Host, Slot, State, Texts
+from harness.optimizer.hosts.bridge import Bridge, in_thread, named
 from harness.optimizer.settings import Settings
 from harness.optimizer.slots import demo_slot, editable, seed_texts
 from harness.records import Json
@@ -61,6 +61,16 @@ class Dspy:
             raise InputError("a metric without a module", key="agent.config.metric", mend="name the module too")
         if importlib.util.find_spec("dspy") is not None:
             split(settings, package())
+
+    def needs(self, given: Given, config: Mapping[str, Json]) -> int:
+        """See `Foresees`."""
+        settings = DspySettings.read(config)
+        split(settings, package())
+        editable(given)
+        for key in ("module", "metric"):
+            if name := getattr(settings, key):
+                named(name, key)
+        return given.val
 
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """Nothing is spent yet. Raises MissingEnvironmentError without the package."""

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from pydantic import Field
 
 from harness.errors import MissingEnvironmentError
-from harness.optimizer.base import Done, Example, Host, Result, State, Texts
+from harness.optimizer.base import Done, Example, Given, Host, Result, State, Texts
 from harness.optimizer.hosts.bridge import Bridge, in_thread, named
 from harness.optimizer.settings import Settings
 from harness.optimizer.slots import editable, seed_texts
@@ -43,6 +43,15 @@ class GepaPackage:
     def check(self, config: Mapping[str, Json]) -> None:
         """See `Optimizer`."""
         GepaPackageSettings.read(config)
+
+    def needs(self, given: Given, config: Mapping[str, Json]) -> int:
+        """See `Foresees`."""
+        settings = GepaPackageSettings.read(config)
+        _package()
+        editable(given)
+        if settings.adapter:
+            named(settings.adapter, "adapter")
+        return given.val + 2 * min(settings.reflection_minibatch_size, given.train)
 
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """Nothing is spent yet. Raises MissingEnvironmentError without the package."""

@@ -17,8 +17,8 @@ from typing import Any, cast
 from pydantic import Field
 
 from harness.errors import MissingEnvironmentError
-from harness.optimizer.base import Done, Host, Refusal, Role, State, Texts
-from harness.optimizer.hosts.bridge import Bridge, in_thread
+from harness.optimizer.base import Done, Given, Host, Refusal, Role, State, Texts
+from harness.optimizer.hosts.bridge import Bridge, in_thread, named
 from harness.optimizer.pool import score_of
 from harness.optimizer.settings import Settings
 from harness.optimizer.slots import editable, sample, seed_texts
@@ -43,6 +43,15 @@ class TextgradPackage:
     def check(self, config: Mapping[str, Json]) -> None:
         """See `Optimizer`."""
         TextgradPackageSettings.read(config)
+
+    def needs(self, given: Given, config: Mapping[str, Json]) -> int:
+        """See `Foresees`."""
+        settings = TextgradPackageSettings.read(config)
+        package()
+        editable(given)
+        if settings.engine:
+            named(settings.engine, "engine")
+        return 2 * min(settings.minibatch, given.train)
 
     async def start(self, host: Host, config: Mapping[str, Json]) -> State:
         """Nothing is spent yet. Raises MissingEnvironmentError without the package."""

@@ -11,16 +11,19 @@ from harness.errors import InputError
 from harness.evaluation.simulation import load_world
 from harness.evaluation.subject import Subject
 from harness.model.route import DEFAULT
+from harness.optimizer.base import Foresees, Given, Role
 from harness.optimizer.registry import is_optimizer, optimizer_names
 from harness.policy.budget import Budget
 from harness.policy.schema import Policy
-from harness.records import Json, Outcome
+from harness.records import Json, Outcome, Split
+from harness.research.baseline import least_rollouts
 from harness.research.decide import worst_case
 from harness.research.models import NO_MODEL
 from harness.research.optimize.agent import MODEL_KEYS, OptimizerAgent
-from harness.research.optimize.host import Measured, Model, RunHost, slot_files
+from harness.research.optimize.host import Measured, Model, RunHost, cut, slot_files, slots_of
 from harness.research.optimize.model import GatewayModel, WorldModel, names
 from harness.research.optimize.source import FileSource, PromptWorld, Source, WorldSource, visible_examples
+from harness.research.roles import model_of
 from harness.research.session import Session
 from harness.research.vault import vault_rollouts
 
@@ -49,7 +52,14 @@ def check_subject(agent: Agent, subject: Subject, policy: Policy) -> None:
                 key=f"slots.{name}.file",
                 mend="name a file that subject.editable covers",
             )
+        try:
+            subject.root[path].data.decode()
+        except UnicodeDecodeError:
+            mend = "save it as UTF-8"
+            raise InputError(f"{path!r} is not UTF-8 text", key=f"slots.{name}.file", mend=mend) from None
     if subject.file.eval.world is not None:
+        _check_world(agent, subject.file.eval.world)
+        _check_needs(agent, subject, policy)
         return
     if subject.file.eval.mode != "split":
         raise InputError(
@@ -68,6 +78,67 @@ def check_subject(agent: Agent, subject: Subject, policy: Policy) -> None:
                 key=f"agent.config.{key}",
                 mend=f"one of {', '.join(policy.models)}, or add [policy.models.{name}]",
             )
+    _check_roles(agent, policy)
+    _check_needs(agent, subject, policy)
+
+
+def _check_world(agent: OptimizerAgent, world: str) -> None:
+    """Raise InputError for what a simulation has no use for: it would be ignored, and nobody would know."""
+    if not hasattr(load_world(world), "complete"):
+        raise InputError(f"{world!r} has no prompts to optimize", key="agent.name", mend="take a search agent")
+    if agent.settings.judge:
+        mend = "leave it out, or take a subject with a model: archives/dialogue, archives/tool-calls"
+        raise InputError("a simulation has no replies that a model could judge", key="agent.config.judge", mend=mend)
+
+
+def _check_roles(agent: OptimizerAgent, policy: Policy) -> None:
+    """Raise InputError for a role that falls to the model `default` where there are several and none is called so.
+
+    Which model the program asks for is its own affair where `serves` names none.
+    """
+    if DEFAULT in policy.models or len(policy.models) == 1:
+        return
+    config = agent.settings.model_dump()
+    for role in (Role.PROPOSES, *([Role.EVALUATES] if agent.settings.judge else [])):
+        if DEFAULT in model_of(role, config).split(" and "):
+            names = ", ".join(policy.models)
+            raise InputError(
+                f"no model is named for the role {role.value!r}, and none is called {DEFAULT!r}",
+                key=f"agent.config.{role.value}",
+                mend=f"name one of {names}: --set agent.config.{role.value}=NAME, or `{role.value}: NAME` in the file",
+            )
+
+
+def _check_needs(agent: OptimizerAgent, subject: Subject, policy: Policy) -> None:
+    """Raise what an optimizer lacks, before anything is run: a package, a slot, or room for its first step."""
+    if agent.settings.critic_wrong and subject.file.eval.world is None:
+        mend = "it is for simulations: leave it out"
+        raise InputError("a model's advice is as it is", key="agent.config.critic_wrong", mend=mend)
+    if not isinstance(agent.optimizer, Foresees):
+        return
+    needed = agent.optimizer.needs(_given(agent, subject), agent.config)
+    ticket = 1 + policy.gate.recheck + (Split.HOLDOUT in subject.splits)
+    kept = least_rollouts(policy, subject.splits) + agent.settings.finalists * ticket
+    if (most := agent.settings.most_rollouts) and most < needed:
+        raise InputError(
+            f"{most} do not cover the first step of {agent.name}, which takes {needed}",
+            key="agent.config.most_rollouts",
+            mend=f"give at least {needed}, or smaller batches",
+        )
+    if policy.budget.rollouts - kept < needed:
+        raise InputError(
+            f"{policy.budget.rollouts} do not cover the first step of {agent.name}, which takes {needed} beside {kept} "
+            "for root, nominees and vault",
+            key="budget.rollouts",
+            mend=f"give at least {needed + kept}, or smaller batches in agent.config",
+        )
+
+
+def _given(agent: OptimizerAgent, subject: Subject) -> Given:
+    world = subject.file.eval.world
+    examples = visible_examples(subject) if world is None else cast("PromptWorld", load_world(world)).visible()
+    parts = cut(examples, 0, agent.settings.train_share)
+    return Given(slots_of(subject.file, subject.root), len(parts["train"]), len(parts["val"]))
 
 
 def bind_optimizer(session: Session, budget: Budget) -> None:
@@ -103,8 +174,6 @@ def _parts(session: Session, agent: OptimizerAgent) -> tuple[Source, Model]:
     world = session.subject.file.eval.world
     if world is not None:
         made = cast("PromptWorld", load_world(world))
-        if not hasattr(made, "complete"):
-            raise InputError(f"{world!r} has no prompts to optimize", key="agent.name", mend="take a search agent")
         if agent.settings.critic_wrong:
             made = made.misled(agent.settings.critic_wrong)
         return WorldSource(made), WorldModel(made, session.seed)

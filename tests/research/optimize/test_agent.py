@@ -7,20 +7,22 @@ import sys
 from pathlib import Path
 
 import pytest
+from optimizer.worlds import SMALL
 
 from harness import open_run
 from harness.archive.sqlite import SqliteArchive
 from harness.cli.ending import rows
-from harness.errors import InputError
+from harness.errors import BudgetError, InputError, MissingEnvironmentError
 from harness.events import RunStarted, RunStopped, TicketDecided
-from harness.optimizer.base import Example
-from harness.optimizer.registry import BUILT_IN
+from harness.optimizer.base import Example, Given, Slot
+from harness.optimizer.registry import BUILT_IN, make_optimizer
 from harness.records import RolloutKey, Split
 from harness.report.html import render
 from harness.report.view import load
 from harness.research.optimize.host import cut
 from harness.research.verify import verify
 from harness.resources import resource
+from harness.testing.prompt_host import SimulatedHost
 
 WORLD = resource("archives") / "prompt-world"
 QUICK = {
@@ -189,12 +191,41 @@ def test_train_and_val_are_apart_seeded_and_never_empty():
         ({"agent.name": "gepa", "agent.config": {"nonsense": 1}}, "nonsense"),
         ({"agent.name": "optimizer:nobody"}, "nobody"),
         ({"agent.config": {"train_share": 2}}, "train_share"),
+        ({"agent.config": {"judge": ["tone"]}}, "agent.config.judge"),
+        ({"agent.name": "textgrad", "agent.config": {"frozen": ["solv"]}}, "no slot is called 'solv'"),
+        ({"agent.name": "ace", "agent.config": {"slot": "nope"}}, "no slot is called 'nope'"),
+        ({"agent.name": "agentlightning", "agent.config": {}}, "agentlightning package"),
+        ({"agent.name": "gepa", "agent.config": {"minibatch": 200}}, "first step of gepa, which takes"),
+        ({"agent.name": "apo", "agent.config": {"most_rollouts": 20}}, "agent.config.most_rollouts"),
     ],
 )
 async def test_what_makes_no_sense_is_said_before_anything_is_written(tmp_path, settings, word):
-    with pytest.raises(InputError, match=word):
+    with pytest.raises((InputError, MissingEnvironmentError), match=word):
         await play(tmp_path, **settings)
     assert not (Path(tmp_path) / "r").exists()
+
+
+@pytest.mark.parametrize("name", sorted(BUILT_IN))
+async def test_what_an_optimizer_needs_lets_it_try_something(name):
+    """It starts within that, and goes on to run something; most finish their first step."""
+    optimizer, whole = make_optimizer(name), SimulatedHost()
+    needed = optimizer.needs(Given(whole.slots, len(whole.train), len(whole.val)), SMALL[name])
+    host = SimulatedHost(rollouts=needed)
+    state = await optimizer.start(host, SMALL[name])
+    started = host.used()
+    try:
+        await optimizer.step(host, state)
+    except BudgetError:
+        assert name in {"ape", "bootstrap", "opro", "protegi"}
+    assert started < host.used() <= needed
+
+
+async def test_the_package_of_mipro_is_asked_for_before_the_run(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(MissingEnvironmentError, match=r"strop\[optimizers\]"):
+        await play(tmp_path, **{"agent.name": "mipro", "agent.config": {"minibatch": 5}})
+    assert not (tmp_path / "r").exists()
+    assert make_optimizer("mipro").needs(Given((Slot("solve", "x"),), 4, 4), {"sampler": "random"}) == 8
 
 
 async def test_a_subject_without_single_examples_is_no_subject_for_an_optimizer(tmp_path):
