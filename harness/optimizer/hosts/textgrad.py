@@ -8,9 +8,11 @@ called as it is, with the gateway as `OPENAI_BASE_URL`.
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, cast
 
@@ -91,14 +93,40 @@ class TextgradPackage:
 
 
 def package() -> Any:
-    """textgrad itself; its log files go to a folder of their own. Raises MissingEnvironmentError."""
-    os.environ.setdefault("TEXTGRAD_LOG_DIR", tempfile.mkdtemp(prefix="strop-textgrad-"))
+    """textgrad itself; it keeps a log where TEXTGRAD_LOG_DIR asks for one. Raises MissingEnvironmentError."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # litellm fetches a price list when it is imported
     try:
-        return cast("Any", import_module("textgrad"))
+        with _no_log():
+            return cast("Any", import_module("textgrad"))
     except ImportError as error:
         raise MissingEnvironmentError(
             "the textgrad package",
             reason="is not installed",
             mend="pip install 'strop[textgrad]', or take --agent textgrad",
         ) from error
+
+
+class _Unopened(logging.FileHandler):
+    """A handler that makes its file at the first record, and not before."""
+
+    def __init__(self, filename: str, *more: Any, **named: Any) -> None:
+        super().__init__(filename, *more, **{**named, "delay": True})
+
+
+@contextmanager
+def _no_log() -> Generator[None]:
+    """textgrad opens a log file when it is imported: without a place asked for there is to be none, anywhere."""
+    if "TEXTGRAD_LOG_DIR" in os.environ:
+        yield
+        return
+    before, logging.FileHandler = logging.FileHandler, _Unopened
+    os.environ["TEXTGRAD_LOG_DIR"] = tempfile.gettempdir()
+    try:
+        yield
+    finally:
+        logging.FileHandler = before
+        del os.environ["TEXTGRAD_LOG_DIR"]
+        logger = logging.getLogger("textgrad")
+        for handler in [one for one in logger.handlers if isinstance(one, _Unopened)]:
+            logger.removeHandler(handler)
+            handler.close()

@@ -2,7 +2,8 @@
 
 import os
 import re
-import tempfile
+import subprocess
+import sys
 
 import pytest
 
@@ -15,7 +16,7 @@ from harness.testing.prompt_world import questions
 from optimizer.worlds import Plugged, PulledPlugError, Raising
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-os.environ.setdefault("TEXTGRAD_LOG_DIR", tempfile.mkdtemp())  # else it writes below the current folder
+
 pytest.importorskip("textgrad", reason="the textgrad extra (pip install 'strop[textgrad]') is not installed")
 pytestmark = pytest.mark.filterwarnings("default")
 SMALL = {"steps": 4, "minibatch": 4}
@@ -131,3 +132,16 @@ class Mine:
 class Down(Mine):
     def __call__(self, *args, **kwargs):
         raise OSError("down")
+
+
+def test_importing_it_leaves_nothing_on_the_disk(tmp_path):
+    words = (
+        "import os; from harness.optimizer.hosts.textgrad import package; p = package(); "
+        "import logging; logging.getLogger('textgrad').info('x'); assert 'TEXTGRAD_LOG_DIR' not in os.environ"
+    )
+    (tmp_path / "home").mkdir()
+    (tmp_path / "temp").mkdir()
+    home = {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "temp"), "PATH": os.environ["PATH"]}
+    subprocess.run([sys.executable, "-P", "-c", words], env=home, cwd=tmp_path, check=True, timeout=120)
+    assert not [path for path in (tmp_path / "temp").rglob("*") if path.is_file() or "textgrad" in path.name]
+    assert not (tmp_path / "logs").exists()
