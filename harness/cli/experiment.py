@@ -20,7 +20,11 @@ def read_experiment(path: Path) -> dict[str, object]:
     from harness.policy.schema import Policy
 
     found: dict[str, object] = {}
-    for key, value in _read(path).items():
+    table = _read(path)
+    agent: Any = table.get("agent")
+    if "optimizer" in table and (isinstance(agent, str) or (isinstance(agent, Mapping) and "name" in agent)):
+        raise InputError("both `agent` and `optimizer` are given", file=path, mend="they name the same: keep one")
+    for key, value in table.items():
         if key in _NAMES and isinstance(value, str):
             found["agent.name"] = value
         elif key == "agent" and isinstance(value, Mapping):
@@ -58,11 +62,24 @@ def _read(path: Path) -> Mapping[str, Any]:
             "YAML files", reason="need PyYAML", mend="pip install 'strop[optimizers]', or write it as TOML"
         ) from error
     try:
-        value: Any = yaml.safe_load(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
+        value: Any = yaml.safe_load(text)
+        twice = _twice(cast("Any", yaml).compose(text, Loader=yaml.SafeLoader))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read: {error}", file=path, mend="check the path") from error
     except yaml.YAMLError as error:
         raise InputError(f"not valid YAML: {error}", file=path, mend="fix the place named") from error
+    if twice:
+        raise InputError("stands twice", file=path, key=twice, mend="keep one: the last would win unseen")
     if not isinstance(value, dict):
         raise InputError("holds no table of settings", file=path, mend="write `key: value` lines")
     return cast("Mapping[str, Any]", value)
+
+
+def _twice(node: Any) -> str:  # noqa: ANN401 - PyYAML's nodes have no types
+    """The first key of a YAML table, or of one in it, that stands there twice; which YAML itself takes in silence."""
+    if getattr(node, "id", "") != "mapping":
+        return ""
+    keys = [str(key.value) for key, _ in node.value]
+    found = next((key for at, key in enumerate(keys) if key in keys[:at]), "")
+    return found or next((inner for _, value in node.value if (inner := _twice(value))), "")

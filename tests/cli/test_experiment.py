@@ -46,7 +46,16 @@ def test_a_toml_file_with_tables(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("a.json", "{}"), ("a.yaml", "- 1\n"), ("a.yaml", "a: [\n"), ("a.toml", "a =")]
+    ("name", "text"),
+    [
+        ("a.yaml", "a: 1\na: 2\n"),
+        ("a.yaml", "x: {a: 1, a: 2}\n"),
+        ("a.yaml", "agent: gepa\noptimizer: apo\n"),
+        ("a.json", "{}"),
+        ("a.yaml", "- 1\n"),
+        ("a.yaml", "a: [\n"),
+        ("a.toml", "a ="),
+    ],
 )
 def test_what_is_no_experiment_is_named(tmp_path, name, text):
     pytest.importorskip("yaml")
