@@ -13,6 +13,7 @@ from harness.cli.probes import Check
 from harness.errors import InputError, ModelError, StropError
 from harness.model.base import Caller, MemoryJournal
 from harness.model.gateway import ask, open_gateway
+from harness.model.preflight import key_mend, start_mend
 from harness.model.pricing import NANO
 from harness.model.route import key_of
 from harness.policy.load import load_subject
@@ -57,14 +58,13 @@ async def _mend(name: str, model: ModelPolicy, reason: str) -> str:
     """What to do about `reason`, from what can be found out without spending anything."""
     known = "" if reason.startswith("cannot connect") else await _served(name, model)
     if reason.startswith(("HTTP 401", "HTTP 403")):
-        key = f"the key in {model.api_key_env} is refused" if model.api_key_env else "the server wants a key"
-        return f"{key}: set api_key_env of models.{name} to a variable that holds a good one"
+        return key_mend(name, model)
     if known:
         return f"base_url answers; set model of models.{name} to one it has: {known}"
     if reason.startswith("HTTP 404"):
         return f"check base_url of models.{name} (OpenAI-compatible servers mostly end in /v1) and model"
     if reason.startswith("cannot connect"):
-        return f"nothing listens at {model.base_url}: start the server, or correct base_url of models.{name}"
+        return start_mend(name, model)
     return f"check base_url, model and api_key_env of models.{name}, and the server's own log"
 
 

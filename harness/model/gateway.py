@@ -45,6 +45,7 @@ class Gateway:
     seed: int = 0
     recorded_only: bool = False
     fault: StropError | None = None
+    stopped: anyio.Event = field(default_factory=anyio.Event)
     waiting: dict[str, str] = field(default_factory=dict[str, str])
     replayed: int = 0
     refused: BudgetError | None = None
@@ -52,6 +53,16 @@ class Gateway:
     watch: Callable[[Seen], None] | None = None
     cassette: Cassette | None = None
     given: dict[str, str] = field(default_factory=dict[str, str])
+
+    def stop(self, error: StropError) -> None:
+        """The run must stop for this; the first such reason counts."""
+        self.fault = self.fault or error
+        self.stopped.set()
+
+    async def broken(self) -> None:
+        """Wait until the run must stop, and raise why: who runs beside the work need not wait for its end."""
+        await self.stopped.wait()
+        self.check()
 
     def check(self) -> None:
         """Raises why the run must stop, if it must."""
@@ -92,9 +103,8 @@ class Gateway:
             self.replayed += 1
             await give(sink, known.reply)
         elif self.recorded_only:
-            self.fault = self.fault or IntegrityError(
-                f"model call {digest[:12]} of ticket {caller.ticket}", expected="a recorded reply", found="none"
-            )
+            what = f"model call {digest[:12]} of ticket {caller.ticket}"
+            self.stop(IntegrityError(what, expected="a recorded reply", found="none"))
             await give(sink, refused(dialect, 503, "not_recorded", "this call is not in the run's journal"))
         else:
             call = ModelCall(

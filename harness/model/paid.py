@@ -62,10 +62,11 @@ class Paid:
         spent = Spend() if taped is None else taped.spent
         self.gateway.allowance.settle(call.role, worst, spent)
         if taped is None:
-            self.gateway.fault = CassetteError(
+            absent = CassetteError(
                 cassette.path, ticket=call.ticket, role=call.role, model=call.model, digest=call.digest
             )
-            await self._refuse(503, "not_recorded", self.gateway.fault.message)
+            self.gateway.stop(absent)
+            await self._refuse(503, "not_recorded", absent.message)
             return
         self.call = replace(call, spent=spent, reply=taped.reply)
         await self.gateway.journal.begin_call(replace(self.call, reply=None), self.request.body)
@@ -201,9 +202,10 @@ class Paid:
     def _stop(self, reason: str) -> None:
         mend = (
             f"check base_url, model and api_key_env of models.{self.route.name}; "
-            f"`strop doctor --model {self.route.name}` tries it with one call; then `strop resume`"
+            f"`strop doctor --model {self.route.name}` tries it with one call; "
+            "then `strop resume`, or a new run if the policy has to change"
         )
-        self.gateway.fault = self.gateway.fault or ModelError(self.route.name, reason=reason, mend=mend)
+        self.gateway.stop(ModelError(self.route.name, reason=reason, mend=mend))
 
     def _worst(self) -> Spend:
         ins, outs = bound(self.request.body), self.request.asked.most_out

@@ -137,7 +137,7 @@ class Server:
                 await self.gateway.answer(caller, path, raw, sink, query=query, headers=headers)
             except StropError as error:
                 # the journal cannot be written: no call may be made that nobody would remember
-                self.gateway.fault = self.gateway.fault or error
+                self.gateway.stop(error)
                 await give(sink, refused(nearest(path), 503, "unavailable", error.message))
             await sink.end()
             group.cancel_scope.cancel()

@@ -22,6 +22,7 @@ from harness.clock import Clock, SystemClock
 from harness.errors import InputError, StorageError, StropError
 from harness.events import Event, RunFinished, RunStarted
 from harness.failpoint import failpoint
+from harness.model.preflight import preflight
 from harness.model.server import Server
 from harness.records import Json, RunState
 from harness.repo.store import FOLDER_NAME, TreeStore
@@ -116,7 +117,8 @@ async def open_run(
     `record` is a file that gets every completion of the run's models at the end; with `replay` they come from such a
     file, nobody is asked, and a call that is not in it raises CassetteError.
 
-    Raises InputError before anything is written, BoxUnavailableError, StorageError.
+    Raises InputError before anything is written, ModelError (before that too, where nobody listens or the key is
+    refused), BoxUnavailableError, StorageError.
     """
     clock = clock or SystemClock()
     tape = Tape(record, replay)
@@ -126,6 +128,8 @@ async def open_run(
         Path(subject), seed=seed, workers=workers, use=policy, overrides=overrides or {}, sowing=sowing, tape=tape
     )
     await boxes_for(made.subject.file.eval.mode, made.policy).prepare()
+    if tape.replay is None:
+        await preflight(made.policy.models)
     folder = new_folder(runs_folder(runs), made.subject.file.subject.name, clock.now(), run_id)
     async with AsyncExitStack() as stack:
         stack.enter_context(RunLock(folder))
@@ -220,6 +224,8 @@ async def _session(run: Run, hold: Hold, resumed: bool, watch: Watch) -> Mapping
             watch.tell(_started(session, resumed))
             async with anyio.create_task_group() as group:
                 group.start_soon(_beat, archive, clock, started)
+                if models is not None:
+                    group.start_soon(models.gateway.broken)
                 engine = await _prepare(session, earlier, started)
                 run.attach(engine)
                 stop = await _search(engine)

@@ -60,7 +60,7 @@ class ScriptedModel:
 
     `script` is what to say: one text, texts in turn (the last one for ever), or a function of the request, which may
     also give tool calls. `modes` are used up one a request; then every request is "ok". `delay_s` is before each
-    answer, `pace_s` before each piece of a stream.
+    answer, `pace_s` before each piece of a stream. With a `key`, the list of models too is for those who send it.
     """
 
     def __init__(
@@ -73,8 +73,10 @@ class ScriptedModel:
         pace_s: float = 0.0,
         port: int = 0,
         keep: bool = True,
+        key: str = "",
     ) -> None:
         self._script = script
+        self._key = key
         self.modes: deque[Mode] = deque(modes)
         self._retry_after = retry_after
         self._delay_s = delay_s
@@ -134,6 +136,9 @@ class ScriptedModel:
                 break
         answer = _Answer(send)
         if scope["method"] == "GET" and path.endswith("/models"):
+            if self._key and (b"authorization", f"Bearer {self._key}".encode()) not in scope["headers"]:
+                await answer.whole(401, {"error": {"message": "no such key"}})
+                return
             await answer.whole(200, {"data": [{"id": "scripted-1"}, {"id": "scripted-2"}]})
             return
         shape = shape_of(path)

@@ -12,13 +12,15 @@ import zlib
 import anyio
 import pytest
 from research.test_run import bodies, verdicts
-from support.toy import make_toy
+from support.toy import STROP, make_toy
 
 from harness import open_run, resume_run
 from harness.archive.base import LedgerEntry
 from harness.archive.sqlite import SqliteArchive
 from harness.errors import BudgetError, InputError, ModelError
 from harness.events import RunStopped
+from harness.model.preflight import preflight
+from harness.policy.schema import ModelPolicy
 from harness.records import Spend
 from harness.report.claims import models_claim
 from harness.research.models import model_account
@@ -348,3 +350,66 @@ async def test_a_budget_that_ends_under_a_rollout_is_no_verdict_on_it(tmp_path):
         with pytest.raises(BudgetError, match="budget requests"):
             await play(open_run(subject, workers=1, overrides=chosen, runs=tmp_path / "runs"))
     assert model.served.requests == 3
+
+
+SLOW = CALLING.replace(
+    "said = json.load(urllib.request.urlopen(request))",
+    """
+try:
+    urllib.request.urlopen(request)
+except OSError:
+    __import__("time").sleep(300)
+said = json.load(urllib.request.urlopen(request))""",
+)
+
+
+@pytest.mark.parametrize("mode", ["401", "404"])
+async def test_a_first_call_that_is_refused_for_good_ends_the_run_in_the_middle_of_its_rollout(tmp_path, mode):
+    strop = STROP.replace("timeout_s = 30", "timeout_s = 600")
+    subject = make_toy(tmp_path / "toy", train=SLOW, strop=strop)
+    async with ScriptedModel("7", modes=[mode]) as model:
+        chosen = {**settings(model), "agent.name": "search"}
+        with anyio.fail_after(120), pytest.raises(ModelError, match=f"HTTP {mode}") as caught:
+            await play(open_run(subject, workers=1, overrides=chosen, runs=tmp_path / "runs", run_id="r"))
+    assert model.served.requests == 1
+    assert "or a new run if the policy has to change" in caught.value.mend
+    archive = await SqliteArchive.view(tmp_path / "runs" / "r")
+    assert [outcome for _, _, outcome in await archive.rollouts() if outcome is not None] == []
+    await archive.aclose()
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1/v1", "http://no-such-host.invalid/v1"])
+async def test_a_dead_endpoint_is_said_before_anything_is_written(tmp_path, address):
+    chosen = {"agent.name": "chat", "box.backend": "embedded", "models.m.base_url": address}
+    with pytest.raises(ModelError, match="model m: cannot connect to") as caught:
+        await play(open_run(make_toy(tmp_path / "toy"), overrides=chosen, runs=tmp_path / "runs"))
+    assert "start the server, or correct base_url of models.m; nothing was written or spent" in caught.value.mend
+    assert not (tmp_path / "runs").exists()
+
+
+async def test_a_wrong_key_is_said_before_anything_is_written(tmp_path, monkeypatch):
+    async with ScriptedModel(better, key=KEY) as model:
+        monkeypatch.setenv("TOY_KEY", "another")
+        with pytest.raises(ModelError, match="answers HTTP 401") as caught:
+            await play(open_run(make_toy(tmp_path / "toy"), overrides=settings(model), runs=tmp_path / "runs"))
+        monkeypatch.setenv("TOY_KEY", KEY)
+        await preflight({"m": ModelPolicy(base_url=model.url, api_key_env="TOY_KEY")})
+    assert "the key in TOY_KEY is refused" in caught.value.mend
+    assert model.served.requests == 0
+    assert not (tmp_path / "runs").exists()
+
+
+async def test_a_server_that_lists_no_models_is_given_its_chance(tmp_path):
+    async with ScriptedModel(better) as model:
+        await preflight({"m": ModelPolicy(base_url=f"{model.root}/elsewhere")})
+    assert model.served.requests == 0
+
+
+async def test_a_run_without_models_looks_at_nobody(tmp_path, monkeypatch):
+    async def looked(models):
+        assert not models
+
+    monkeypatch.setattr("harness.research.run.preflight", looked)
+    chosen = {"box.backend": "embedded", "budget.steps": 1}
+    _, run = await play(open_run(make_toy(tmp_path / "toy"), overrides=chosen, runs=tmp_path / "runs"))
+    assert run.summary["steps"]["done"] == 1
