@@ -20,7 +20,7 @@ from harness.limits import Limits
 from harness.policy.honest import AnchorTable, GuardTable, PlausibleTable
 from harness.policy.strict import Strict
 from harness.policy.telemetry import TelemetryPolicy
-from harness.policy.words import Argv, EnvName, Word
+from harness.policy.words import Argv, Endpoint, EnvName, KeyName, Word
 from harness.records import Direction, Split
 
 # An absolute, clean path that hides nothing of a box's own.
@@ -70,9 +70,9 @@ class ModelPolicy(Strict):
     is known before it is asked for; `patience_s` is how long one call waits out an upstream that is down.
     """
 
-    base_url: str = Field(pattern=r"^https?://[^\s]+$")
+    base_url: Endpoint
     model: str = ""
-    api_key_env: str = Field(default="", pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$")
+    api_key_env: KeyName = ""
     price: PricePolicy | None = None
     max_output_tokens: int = Field(default=8192, ge=1)
     concurrency: int = Field(default=64, ge=1)

@@ -137,3 +137,29 @@ def test_a_file_that_is_no_subject_file_by_its_size(tmp_path):
     (tmp_path / "strop.toml").write_text("# " + "x" * 2**21)
     with pytest.raises(InputError, match="too large"):
         load_subject(tmp_path)
+
+
+SECRET = "AIzaSyD3moNotAKeyButShapedLikeOne0123"
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ({"base_url": f"http://user:{SECRET}@host/v1"}, "a password or a query"),
+        ({"base_url": f"https://host/v1?code={SECRET}"}, "a password or a query"),
+        ({"base_url": f"https://host/v1#{SECRET}"}, "a password or a query"),
+        ({"base_url": "ftp://host/v1"}, "no http:// or https:// address"),
+        ({"base_url": "http://"}, "no http:// or https:// address"),
+        ({"base_url": "http://host/v1", "api_key_env": SECRET}, "looks like a key itself"),
+        ({"base_url": "http://host/v1", "api_key_env": "sk-" + SECRET}, "no name of an environment variable"),
+    ],
+)
+def test_a_secret_is_no_part_of_a_policy_and_is_not_repeated(model, said):
+    with pytest.raises(InputError, match=said) as caught:
+        override(Policy(), {"models.m": model})
+    assert SECRET not in str(caught.value)
+
+
+def test_an_address_and_a_variable_are():
+    model = {"base_url": "http://[::1]:8000/v1", "api_key_env": "MY_VERY_LONG_OPENAI_API_KEY_2"}
+    assert override(Policy(), {"models.m": model}).models["m"].base_url == model["base_url"]
