@@ -130,7 +130,7 @@ async def test_two_parents_of_the_landscape_go_together_on_every_island(tmp_path
         "archive.islands": islands,
         "archive.migrate_every": 9,
     }
-    run = await play(LANDSCAPE, tmp_path, 1, **settings, **{"budget.steps": 36})
+    run = await play(LANDSCAPE, tmp_path, 1, **settings)
     found, _ = await lineage_of(run.folder)
     store = TreeStore(run.folder / FOLDER_NAME)
     await store.view()
