@@ -36,4 +36,4 @@ def _fault(reply: Reply, dialect: Dialect) -> str:
             tally.take(whole(reply.body))
     except ValueError:
         return "no completion in the reply"
-    return "" if tally.text else "an empty reply"
+    return "" if tally.text.size else "an empty reply"
