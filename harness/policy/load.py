@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ _PLAIN = {
     "literal_error": "must be one of {expected}",
 }
 _MEND = {"subject.editable": 'name at least one path, as in editable = ["train.py"]'}
+_KIND = re.compile(r"(float|int|str|bool)$|(literal|tuple|constrained|function)[-\[]")
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -154,11 +156,20 @@ def _validate(model: type[_Model], values: Mapping[str, Any], path: Path, key_pr
         return model.model_validate(values)
     except ValidationError as error:
         # a misspelt key is also a missing one: what is there says more than what is not
-        first, *more = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
-        key = key_prefix + ".".join(str(part) for part in first["loc"])
-        rest = f" (and {len(more)} more)" if more else ""
-        message, mend = explain(first, key, model)
+        errors = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+        name = _key(errors[0])
+        first = [one for one in errors if _key(one) == name]  # more than one where a value may be of several kinds
+        told = [explain(one, key_prefix + name, model) for one in first]
+        message, mend = " or ".join(dict.fromkeys(text for text, _ in told)), told[0][1]
+        key, more = key_prefix + name, len(errors) - len(first)
+        rest = f" (and {more} more)" if more else ""
         raise InputError(message + rest, file=path, key=key, mend=mend) from None
+
+
+def _key(error: ErrorDetails) -> str:
+    """The dotted key, without the kind that pydantic adds where a value may be of several."""
+    parts = [str(part) for part in error["loc"]]
+    return ".".join(parts[:-1] if _KIND.match(parts[-1]) else parts)
 
 
 def explain(error: ErrorDetails, key: str, model: type[BaseModel]) -> tuple[str, str]:

@@ -42,8 +42,10 @@ async def finished(folder: Path, split: Split = Split.VAULT) -> Finished:
         await archive.aclose()
     bodies: dict[str, Any] = {row.kind: row.body for row in rows if row.body is not None and row.kind != "ticket"}
     vault: Any = bodies.get("vault")
-    if vault is None or (vault["best"] is None and split is Split.VAULT):
-        raise InputError("has no open vault to compare", file=folder, mend="let it finish: `strop resume`")
+    if vault is None:
+        raise InputError("is not over", file=folder, mend="let it finish: `strop resume`")
+    if vault["best"] is None and split is Split.VAULT:
+        raise InputError("ended without a vault", file=folder, mend="compare on the holdout: --on holdout")
     tickets: list[Any] = [row.body for row in rows if row.kind == "ticket"]
     best = tickets[-1]["incumbent"] if tickets else "v0"
     trees = {"v0": bodies["run"]["root_tree"]}
@@ -92,6 +94,8 @@ def against(first: Finished, other: Finished) -> dict[str, Json]:
 
 async def compared(folders: Sequence[Path], split: Split = Split.VAULT) -> list[dict[str, Json]]:
     """The first run, and every other one against it. Raises InputError."""
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise InputError("the same run is named twice", mend="compare a run with others")
     first, *others = [await finished(folder, split) for folder in folders]
     head: dict[str, Json] = {"run": first.name, "best": first.best, "control": first.control}
     head["mean"] = _mean(list(first.items.values()))

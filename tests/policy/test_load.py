@@ -163,3 +163,11 @@ def test_a_secret_is_no_part_of_a_policy_and_is_not_repeated(model, said):
 def test_an_address_and_a_variable_are():
     model = {"base_url": "http://[::1]:8000/v1", "api_key_env": "MY_VERY_LONG_OPENAI_API_KEY_2"}
     assert override(Policy(), {"models.m": model}).models["m"].base_url == model["base_url"]
+
+
+def test_a_value_of_several_kinds_is_told_by_its_key():
+    with pytest.raises(
+        InputError, match=r"select\.alpha0: must be a number or must be one of 'median' or 'top3'"
+    ) as caught:
+        override(Policy(), {"select.alpha0": "nope"})
+    assert "more)" not in str(caught.value)

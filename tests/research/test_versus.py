@@ -43,6 +43,8 @@ async def test_runs_of_one_subject_are_paired_on_their_vault(tmp_path):
         assert (base["best"], better["best"]) == ("v0", "v1")
         assert better["gain"] > 0.4
         assert better["ci"][0] > 0
+    with pytest.raises(InputError, match="named twice"):
+        await compared([folders[0], folders[0]])
 
 
 def test_another_direction_is_refused():
