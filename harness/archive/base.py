@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from harness.records import Attempt, Json, Outcome, RolloutKey, RunState, Variant
+from harness.records import Attempt, Json, Outcome, RolloutKey, Variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +86,8 @@ class Archive(Protocol):
 
     async def set_meta(self, name: str, value: Json) -> None: ...
 
-    async def set_state(self, state: RunState, reason: str) -> None: ...
-
     # -- reading ----------------------------------------------------------------------------------------
     async def meta(self) -> Mapping[str, Json]: ...
-
-    async def state(self) -> tuple[RunState, str]: ...
 
     async def proposal(self, ticket: int) -> StoredProposal | None: ...
 

@@ -11,7 +11,7 @@ from itertools import groupby
 from harness.archive import schema
 from harness.archive.base import LedgerEntry, StoredProposal
 from harness.archive.ledger import ZEROS
-from harness.records import Attempt, Json, Outcome, RolloutKey, RunState, Variant
+from harness.records import Attempt, Json, Outcome, RolloutKey, Variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +101,6 @@ def counts(connection: sqlite3.Connection) -> dict[str, int]:
 def meta(connection: sqlite3.Connection) -> dict[str, Json]:
     rows = connection.execute("SELECT name, value FROM meta ORDER BY name")
     return {name: schema.loads(value) for name, value in rows}
-
-
-def state(connection: sqlite3.Connection) -> tuple[RunState, str]:
-    row = connection.execute("SELECT state, reason FROM state").fetchone()
-    return RunState(row[0]), row[1]
 
 
 def proposal(connection: sqlite3.Connection, number: int) -> StoredProposal | None:

@@ -19,6 +19,7 @@ VERSION = 2
 TABLES = """
 CREATE TABLE schema (version INTEGER NOT NULL);
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+-- not read any more, as a run's state follows from its ledger: kept for exports of this version
 CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), state TEXT NOT NULL, reason TEXT NOT NULL);
 CREATE TABLE ledger (
     seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, ticket INTEGER UNIQUE, body TEXT, obs TEXT NOT NULL,

@@ -24,7 +24,7 @@ from harness.archive.ledger import canonical, link
 from harness.archive.reading import Contents, RolloutCounts
 from harness.errors import IntegrityError, StorageError
 from harness.failpoint import failpoint
-from harness.records import Attempt, Json, Outcome, RolloutKey, RunState, Variant
+from harness.records import Attempt, Json, Outcome, RolloutKey, Variant
 
 _T = TypeVar("_T")
 
@@ -152,13 +152,6 @@ class SqliteArchive:
             lambda connection: connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, canonical(value)))
         )
 
-    async def set_state(self, state: RunState, reason: str) -> None:
-        await self._write(
-            lambda connection: connection.execute(
-                "INSERT OR REPLACE INTO state VALUES (1, ?, ?)", (str(state), schema.text(reason))
-            )
-        )
-
     async def heartbeat(self, wall_s: float) -> None:
         """Note that this opening of the archive has lasted `wall_s` seconds so far."""
 
@@ -202,9 +195,6 @@ class SqliteArchive:
 
     async def meta(self) -> Mapping[str, Json]:
         return await self._read(reading.meta)
-
-    async def state(self) -> tuple[RunState, str]:
-        return await self._read(reading.state)
 
     async def proposal(self, ticket: int) -> StoredProposal | None:
         return await self._read(lambda connection: reading.proposal(connection, ticket))

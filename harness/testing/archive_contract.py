@@ -11,7 +11,7 @@ import pytest
 
 from harness.archive.base import Archive, Commit, StoredProposal
 from harness.errors import IntegrityError
-from harness.records import Attempt, Json, Outcome, RolloutKey, RunState, Split, Status, Variant, Verdict
+from harness.records import Attempt, Json, Outcome, RolloutKey, Split, Status, Variant, Verdict
 
 KEY = RolloutKey("a" * 40, Split.VISIBLE, repeat=1, ticket=3, purpose="confirm")
 OUTCOME = Outcome(Status.OK, 0.1, {"e1": 1.0, "e0": -0.0}, "said", "f" * 64, 1.5, 1.25)
@@ -44,7 +44,6 @@ class ArchiveContract(ABC):
     async def test_a_new_archive_is_empty(self, tmp_path: Path) -> None:
         async with self.opened(await self.make(tmp_path)) as archive:
             assert await archive.head() == ("0" * 64, "0" * 64)
-            assert await archive.state() == (RunState.CREATED, "")
             assert not await archive.ledger()
             assert not await archive.variants()
             assert not await archive.attempts()
@@ -56,13 +55,11 @@ class ArchiveContract(ABC):
         proposal = StoredProposal(1, "v0", None, "n\u00f6te\x00", {"a": [1, 2.5, None]}, ("x: added",), "blocked")
         async with self.opened(await self.make(tmp_path)) as archive:
             await archive.set_meta("seed", {"n": 2**80, "x": 1.0})
-            await archive.set_state(RunState.RUNNING, "begun")
             await archive.append("run", {"seed": 0}, {"at": "now"})
             await archive.store_proposal(proposal)
             row = await archive.commit(commit)
         async with self.opened(await self.reopen(tmp_path)) as archive:
             assert await archive.meta() == {"seed": {"n": 2**80, "x": 1.0}}
-            assert await archive.state() == (RunState.RUNNING, "begun")
             assert await archive.proposal(1) == proposal
             assert await archive.proposal(2) is None
             assert list(await archive.variants()) == [commit.variant]

@@ -18,7 +18,7 @@ import pytest
 from harness.archive.ledger import verify_chain
 from harness.archive.sqlite import SqliteArchive
 from harness.errors import InputError, IntegrityError, StorageError
-from harness.records import Outcome, RolloutKey, RunState, Split, Status
+from harness.records import Outcome, RolloutKey, Split, Status
 from harness.testing.archive_contract import KEY, OUTCOME, a_commit
 
 KILLS = 20
@@ -163,7 +163,7 @@ async def test_a_view_follows_a_live_owner_and_cannot_write(tmp_path):
         await owner.commit(a_commit(1))
         assert len(await viewer.ledger()) == 1
         with pytest.raises(StorageError, match="viewing only"):
-            await viewer.set_state(RunState.RUNNING, "")
+            await viewer.set_meta("a", 1)
 
 
 # root passes every permission check, so its capabilities are dropped: then a read-only folder is one
@@ -339,7 +339,7 @@ async def test_text_from_candidates_fits_any_column(tmp_path):
     async with aclosing(await made(tmp_path)) as archive:
         await archive.begin_rollout(KEY, 1)
         await archive.finish_rollout(KEY, Outcome(Status.TIMEOUT, detail=hostile, outputs=hostile))
-        await archive.set_state(RunState.RUNNING, hostile)
+        await archive.set_meta("a", hostile)
         await archive.append("stop", {"reason": hostile}, {"at": hostile})
         row = (await archive.ledger())[0]
         assert row.body == {"reason": hostile}
@@ -356,7 +356,7 @@ async def test_using_it_after_closing_is_an_error(tmp_path):
     with pytest.raises(StorageError, match="closed"):
         await archive.ledger()
     with pytest.raises(StorageError, match="closed"):
-        await archive.set_state(RunState.RUNNING, "")
+        await archive.set_meta("a", 1)
     assert stat.S_ISREG((tmp_path / "run.db").stat().st_mode)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.db"]
 
