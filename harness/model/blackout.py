@@ -7,18 +7,46 @@ An event is held back while some text that began in it may still turn out to be 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
+from urllib.parse import quote
 
 from harness.model.sse import Event, framed
 from harness.records import Json
 
 KEY = "[key]"
+SHORTEST = 8
 _DEEPEST = 100
 _NAME = re.compile(rb"^event:[ ]?([^\r\n]*)", re.MULTILINE)
 Place = tuple[str | int, ...]
+
+
+class Secret:
+    """A key, and every way in which an upstream may spell it when it repeats it.
+
+    What is shorter than `SHORTEST` is a word for servers that want none, such as "EMPTY", and is left where it stands.
+    """
+
+    def __init__(self, key: str = "") -> None:
+        self.key = key
+        quoted = json.dumps(key)[1:-1]
+        ways = (
+            {key, quoted, quoted.replace("/", "\\/"), quote(key, safe=""), quote(key)} if _hidden(key) else set[str]()
+        )
+        self._ways = sorted((way.encode("utf-8", "surrogatepass") for way in ways), key=len, reverse=True)
+
+    def out_of(self, data: bytes) -> bytes:
+        """`data` with `[key]` in its place."""
+        for way in self._ways:
+            data = data.replace(way, KEY.encode())
+        return data
+
+
+def _hidden(key: str) -> bool:
+    return len(key) >= SHORTEST
 
 
 @dataclass
@@ -41,7 +69,7 @@ class Blackout:
     """Events in, their bytes out, a little later. Without a key nothing is held."""
 
     def __init__(self, key: str) -> None:
-        self._key = key
+        self._key = key if _hidden(key) else ""
         self._held: list[_Held] = []
         # for each place, the letters that may be the key's beginning, each with (event, offset) it came from
         self._open: dict[Place, list[tuple[str, _Held, int]]] = {}

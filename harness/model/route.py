@@ -13,6 +13,7 @@ import anyio
 
 from harness.errors import InputError
 from harness.model.base import Asked, Dialect
+from harness.model.blackout import Secret
 from harness.model.breaker import Breaker
 from harness.model.pricing import Price, price_of
 from harness.model.trial import Request
@@ -33,7 +34,7 @@ class Route:
     policy: ModelPolicy
     price: Price
     upstream: Upstream
-    key: str = field(repr=False)
+    secret: Secret = field(repr=False)
     slots: anyio.CapacityLimiter
     breaker: Breaker = field(default_factory=Breaker)
     worked: bool = False
@@ -54,7 +55,7 @@ class Route:
             "content-type": "application/json",
             "accept": "text/event-stream" if asked.stream else "application/json",
             **{name: value for name, value in headers.items() if name in {"anthropic-version", "anthropic-beta"}},
-            **dialect.keyed(self.key),
+            **dialect.keyed(self.secret.key),
         }
         if dialect.name == "messages":
             sent.setdefault("anthropic-version", "2023-06-01")
@@ -64,7 +65,7 @@ class Route:
             body.encode("utf-8", "surrogatepass"),
             asked,
             dialect,
-            self.key,
+            self.secret,
         )
 
     def _url(self, path: str, query: str) -> str:
@@ -93,7 +94,7 @@ def key_of(name: str, policy: ModelPolicy, environment: Mapping[str, str] | None
 def route(name: str, policy: ModelPolicy, *, priced: bool, key: str) -> Route:
     """An upstream ready to be called; its connections are the caller's to close. Blocks while it reads certificates."""
     price, slots = price_of(name, policy, needed=priced), anyio.CapacityLimiter(policy.concurrency)
-    return Route(name, policy, price, upstream(policy), key, slots)
+    return Route(name, policy, price, upstream(policy), Secret(key), slots)
 
 
 def find_route(routes: Mapping[str, Route], asked: str) -> Route | None:

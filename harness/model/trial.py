@@ -14,7 +14,7 @@ from typing import Protocol, cast
 import anyio
 
 from harness.model.base import Asked, Counted, Dialect, Tally
-from harness.model.blackout import Blackout
+from harness.model.blackout import Blackout, Secret
 from harness.model.faults import Fault, fault_of
 from harness.model.sse import Event, Events, whole
 from harness.model.tokens import tokens_asked
@@ -49,11 +49,11 @@ class Request:
     body: bytes
     asked: Asked
     dialect: Dialect
-    key: str = field(default="", repr=False)
+    secret: Secret = field(default_factory=Secret, repr=False)
 
     def without_key(self, data: bytes) -> bytes:
         """`data` with the key blacked out, should an upstream repeat it: in an error, or in an echo of the request."""
-        return data.replace(self.key.encode(), b"[key]") if self.key else data
+        return self.secret.out_of(data)
 
 
 @dataclass
@@ -109,7 +109,7 @@ class Trial:
             return await self._read(answer)
 
     async def _read(self, answer: Answer) -> Reply:
-        media = answer.headers.get("content-type", "application/json")
+        media = self.request.without_key(answer.headers.get("content-type", "application/json").encode()).decode()
         status = answer.status
         if status >= 400:
             self.sent = False  # nobody bills a refusal
@@ -137,7 +137,7 @@ class Trial:
         self.tail = bytes(self._body)
 
     async def _stream(self, answer: Answer, media: str) -> None:
-        events, blackout = Events(), Blackout(self.request.key)
+        events, blackout = Events(), Blackout(self.request.secret.key)
         try:
             async for part in self._parts(answer, MAX_REPLY):
                 for event in events.feed(part):

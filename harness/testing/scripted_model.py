@@ -37,8 +37,14 @@ Mode = Literal[
     "quota",
     "long",
     "echo",
+    "denied",
 ]
-_REFUSALS = {"quota": (429, "insufficient_quota"), "long": (400, "context_length_exceeded"), "echo": (400, "echo")}
+_REFUSALS = {
+    "quota": (429, "insufficient_quota"),
+    "long": (400, "context_length_exceeded"),
+    "echo": (400, "echo"),
+    "denied": (401, "denied"),
+}
 Script = Callable[[Mapping[str, Any]], "str | Sequence[Mapping[str, Any]]"]
 Message = MutableMapping[str, Any]
 
@@ -169,7 +175,7 @@ class ScriptedModel:
     async def _refuse(self, answer: _Answer, mode: str) -> None:
         status, code = _REFUSALS.get(mode) or (int(mode), "scripted")
         headers = {"retry-after": self._retry_after} if mode == "429" else {}
-        said = f"no such key: {self.served.keys[-1]}" if mode == "echo" else f"scripted {mode}"
+        said = f"no such key: {self.served.keys[-1]}" if mode in {"echo", "denied"} else f"scripted {mode}"
         await answer.whole(status, {"error": {"message": said, "code": code}}, headers)
 
     async def _say(self, answer: _Answer, shape: Shape, path: str, body: Mapping[str, Any], mode: Mode) -> None:

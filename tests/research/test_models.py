@@ -150,22 +150,28 @@ def improve(ask):
 
 async def test_no_key_is_in_box_ledger_journal_log_or_report(tmp_path, monkeypatch, caplog, capfd):
     """A scanner: for the key itself and for anything of a key's shape. The upstream repeats the key in an error."""
+    from telemetry.test_otlp import collector
+
     from harness.report.html import render
     from harness.report.view import load
 
     caplog.set_level(0)
     (tmp_path / "spy.py").write_text(SPY)
     chosen = {"agent.name": "python", "agent.config": {"file": str(tmp_path / "spy.py")}, "budget.steps": 1}
+    tracked = []
     async with ScriptedModel("hello", modes=["echo"]) as model:
-        events, run = await play(
-            open_run(
-                make_toy(tmp_path / "toy"),
-                overrides=settings(model, **chosen),
-                runs=tmp_path / "runs",
-                workers=1,
-                record=tmp_path / "tape.jsonl",
+        with collector() as (server, url):
+            events, run = await play(
+                open_run(
+                    make_toy(tmp_path / "toy"),
+                    overrides=settings(model, **chosen, **{"telemetry.otlp": url}),
+                    runs=tmp_path / "runs",
+                    workers=1,
+                    record=tmp_path / "tape.jsonl",
+                    trackers=[lambda numbers, step: tracked.append((numbers, step))],
+                )
             )
-        )
+            spans = b"".join(str(sent).encode() + data for _, sent, data in server.told)
         assert model.served.keys == [f"Bearer {KEY}"] * 2
     await archive_tells(run, b"[key]")
     view = await load(run.folder)
@@ -174,7 +180,15 @@ async def test_no_key_is_in_box_ledger_journal_log_or_report(tmp_path, monkeypat
     assert "OPENAI_API_KEY" in patch
     assert "no such key: Bearer [key]" in patch
     logs = "\n".join([caplog.text, *capfd.readouterr(), *map(str, events), json.dumps(run.summary, default=str)])
-    told = {"report": page, "logs": logs.encode(), "patch": patch.encode()}
+    assert b"gen_ai.request.model" in spans
+    assert tracked
+    told = {
+        "report": page,
+        "logs": logs.encode(),
+        "patch": patch.encode(),
+        "spans": spans,
+        "tracked": f"{tracked}".encode(),
+    }
     for path in (tmp_path / "tape.jsonl", *(tmp_path / "runs").rglob("*")):
         if path.is_file():
             told[path.name] = path.read_bytes()
@@ -192,6 +206,24 @@ async def test_no_key_is_in_box_ledger_journal_log_or_report(tmp_path, monkeypat
     tree = (await anyio.run_process(words)).stdout
     told["trees"] = tree
     assert b"OPENAI_API_KEY" in tree
+    assert {name for name, data in told.items() if KEY.encode() in data or SHAPES.search(data)} == set()
+
+
+async def test_a_refused_key_stops_the_run_and_is_not_in_what_it_says(tmp_path, caplog, capfd):
+    """The upstream says the key in its 401, which ends the run: in the error, the events, the summary and on disk."""
+    caplog.set_level(0)
+
+    def say(body):
+        raise AssertionError("a refused call is not answered")
+
+    async with ScriptedModel(say, modes=["denied"] * 9) as model:
+        with pytest.raises(ModelError) as caught:
+            await play(open_run(make_toy(tmp_path / "toy"), overrides=settings(model), runs=tmp_path / "runs"))
+    error = caught.value
+    assert "no such key: Bearer [key]" in str(error)
+    told = {"error": f"{error!r} {error} {error.mend}".encode(), "logs": f"{caplog.text}{capfd.readouterr()}".encode()}
+    told |= {path.name: path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()}
+    assert "run.db" in told
     assert {name for name, data in told.items() if KEY.encode() in data or SHAPES.search(data)} == set()
 
 
