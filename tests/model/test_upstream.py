@@ -232,7 +232,6 @@ async def test_a_path_cannot_leave_its_line():
         ("https://models.example/v1", {"all_proxy": "http://p:1"}, General),
         ("https://models.example/v1", {"https_proxy": "http://p:1", "no_proxy": ".example"}, Direct),
         ("http://models.example/v1", {"https_proxy": "http://p:1"}, Direct),
-        ("http://user:word@models.example/v1", {}, General),
         ("http://bücher.example/v1", {}, General),
         ("http://models.example:99999/v1", {}, General),
     ],
