@@ -68,6 +68,8 @@ class Tally(Protocol):
     counted: Counted
     text: Said
     """What the model said, for an estimate."""
+    last: bool
+    """Whether `counted` is the last word of a stream: what is cut off behind it costs nothing more."""
     finished: bool
     """Whether the reply came to its own end."""
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from harness.records import Reply
 
 PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
+# said by what stands between us and a model that may be at work
+UNSURE = frozenset({408, 499, 502, 504, 520, 524})
 FINAL = frozenset({401, 402, 403})
 _QUOTA = (b"insufficient_quota", b"billing_hard_limit", b"credit balance is too low")
 LONGEST_WAIT_S = 3600.0

@@ -174,10 +174,12 @@ class Paid:
 
     async def _settle(self, worst: Spend, trial: Trial, reply: Reply | None) -> None:
         """What the try took, in the budget and on disk."""
-        counted, estimated = await trial.counted()
+        counted, estimated = await trial.counted(worst.tokens_in)
         self.cached_in += counted.cached_in
         price = self.route.price
-        spent = Spend(1, counted.tokens_in or 0, counted.tokens_out or 0, price.of(counted), estimated)
+        ins, outs = counted.tokens_in or 0, counted.tokens_out or 0
+        cut = estimated and not trial.complete
+        spent = Spend(1, ins, outs, price.most(ins, outs) if cut else price.of(counted), estimated)
         self.gateway.allowance.settle(self.call.role, worst, spent)
         self.call = replace(self.call, held=Spend(), spent=self.call.spent + spent, reply=reply)
         await self.gateway.journal.finish_call(self.call)

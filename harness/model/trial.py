@@ -15,7 +15,7 @@ import anyio
 
 from harness.model.base import Asked, Counted, Dialect, Tally
 from harness.model.blackout import Blackout, Secret
-from harness.model.faults import Fault, fault_of
+from harness.model.faults import UNSURE, Fault, fault_of
 from harness.model.sse import Event, Events, whole
 from harness.model.tokens import tokens_asked
 from harness.model.upstream import Answer, Upstream
@@ -68,9 +68,11 @@ class Trial:
     sent: bool = False
     started: bool = False
     tail: bytes = b""
+    complete: bool = False
     _ready: bytearray = field(default_factory=bytearray)
     _body: bytearray = field(default_factory=bytearray)
     _events: int = 0
+    _done: bool = False
 
     def __post_init__(self) -> None:
         self.tally = self.request.dialect.tally(self.request.asked)
@@ -86,11 +88,19 @@ class Trial:
             self.sent = self.sent and fault.reached
             raise
 
-    async def counted(self) -> tuple[Counted, bool]:
-        """(what the try took, whether part of that is estimated)."""
+    async def counted(self, most_in: int) -> tuple[Counted, bool]:
+        """(what the try took, whether part of that is no word of the upstream's).
+
+        A reply that came whole and does not say is estimated. Of one that was cut short, by whomever, nobody knows what
+        it took: it counts at `most_in` and the most it may give, but for what the upstream had said by then.
+        """
         if not self.sent:
             return Counted(0, 0), False
         told = self.tally.counted
+        if not self.complete and not self.tally.last:
+            ins = most_in if told.tokens_in is None else told.tokens_in
+            outs = max(self.request.asked.most_out, told.tokens_out or 0)
+            return Counted(ins, outs, told.cached_in, told.written_in), True
         if told.tokens_in is not None and told.tokens_out is not None:
             return told, False
         ins, outs = told.tokens_in, told.tokens_out
@@ -112,9 +122,10 @@ class Trial:
         media = self.request.without_key(answer.headers.get("content-type", "application/json").encode()).decode()
         status = answer.status
         if status >= 400:
-            self.sent = False  # nobody bills a refusal
+            self.sent = status in UNSURE  # nobody bills a refusal
             async for part in self._parts(answer, MAX_ERROR):
                 self._body += part
+            self.sent = self.sent or (status == 500 and not _says_error(bytes(self._body)))
             raise fault_of(Reply(status, media, self.request.without_key(bytes(self._body))), answer.headers)
         if request_streams(self.request.asked, media):
             await self._stream(answer, media)
@@ -132,8 +143,11 @@ class Trial:
             raise Fault(f"the answer is malformed: {error}") from None
         for body in bodies:
             self.tally.take(body)
+        told = self.tally.counted
+        self.complete = told.tokens_in is not None and told.tokens_out is not None
         if not bodies or not self.request.dialect.usable(bodies[0]):
             raise Fault("the answer lacks what clients rely on (no choices)")
+        self.complete = True
         self.tail = bytes(self._body)
 
     async def _stream(self, answer: Answer, media: str) -> None:
@@ -151,9 +165,13 @@ class Trial:
             raise Fault(f"the stream is malformed: {error}") from None
         if not self.tally.finished:
             raise Fault("the stream was cut")
+        # an end of the connection alone may have taken the usage that was still to come
+        sentinel = self.request.dialect.name in {"chat", "completions"}
+        self.complete = self.tally.last or self._done or not sentinel
         self.tail = bytes(self._ready) + self.tail
 
     def _take(self, event: Event, blackout: Blackout) -> None:
+        self._done = self._done or event.done
         if event.body is not None:
             if "error" in event.body and "choices" not in event.body:
                 said = self.request.without_key(_json(event.body))
@@ -207,6 +225,14 @@ def _bodies(data: bytes) -> list[Mapping[str, Json]]:
         return [whole(data)]
     found = json.loads(data)
     return [cast("Mapping[str, Json]", one) for one in cast("list[object]", found) if isinstance(one, dict)]
+
+
+def _says_error(data: bytes) -> bool:
+    """Whether an upstream itself says that it failed, as against whatever stands in front of it."""
+    try:
+        return "error" in whole(data)
+    except ValueError:
+        return False
 
 
 def _json(body: Mapping[str, Json]) -> bytes:

@@ -58,6 +58,7 @@ class AnthropicTally:
     def __init__(self) -> None:
         self.counted = Counted()
         self.text = Said()
+        self.last = False
         self.finished = False
 
     def take(self, event: Mapping[str, Json]) -> None:
@@ -66,6 +67,7 @@ class AnthropicTally:
             self._usage(table(table(event.get("message")).get("usage")))
         elif kind == "message_delta":
             self._usage(table(event.get("usage")))
+            self.last = table(event.get("delta")).get("stop_reason") is not None and self.counted.tokens_out is not None
         elif kind == "message_stop":
             self.finished = True
         elif kind == "content_block_delta":

@@ -42,11 +42,14 @@ class ChatTally:
     def __init__(self) -> None:
         self.counted = Counted()
         self.text = Said()
+        self.last = False
         self.finished = False
 
     def take(self, event: Mapping[str, Json]) -> None:
         if event.get("usage") is not None:
             self.counted = usage_of(event.get("usage"))
+            # some servers tell what was used so far with every piece
+            self.last = event.get("choices") == [] and self.counted.tokens_out is not None
         for choice in rows(event.get("choices")):
             said = table(choice.get("message")) or table(choice.get("delta"))
             self.text.add(

@@ -32,6 +32,7 @@ class _Tally:
     def __init__(self) -> None:
         self.counted = Counted(tokens_out=0)
         self.text = Said()
+        self.last = False
         self.finished = False
 
     def take(self, event: Mapping[str, Json]) -> None:

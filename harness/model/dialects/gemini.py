@@ -67,6 +67,7 @@ class GeminiTally:
     def __init__(self) -> None:
         self.counted = Counted()
         self.text = Said()
+        self.last = False  # with several candidates, what one of them ends with is not the last word
         self.finished = False
 
     def take(self, event: Mapping[str, Json]) -> None:

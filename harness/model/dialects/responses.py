@@ -38,6 +38,7 @@ class ResponsesTally:
     def __init__(self) -> None:
         self.counted = Counted()
         self.text = Said()
+        self.last = False
         self.finished = False
 
     def take(self, event: Mapping[str, Json]) -> None:
@@ -53,6 +54,7 @@ class ResponsesTally:
     def _close(self, response: Mapping[str, Json]) -> None:
         self.finished = True
         self.counted = usage_of(response.get("usage"))
+        self.last = self.counted.tokens_out is not None
         if not self.text.size:
             for item in rows(response.get("output")):
                 self.text.add(item.get("arguments"))
