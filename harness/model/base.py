@@ -43,12 +43,14 @@ class Seen:
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A request as its dialect reads it: `body` already holds the cap that makes `most_out` tokens the most it can
-    give; `dropped_usage` says that we, not the caller, asked for usage in the stream."""
+    give; `dropped_usage` says that we, not the caller, asked for usage in the stream; `more_in` is what
+    it may take in beyond a token a byte."""
 
     stream: bool
     body: Mapping[str, Json]
     most_out: int
     dropped_usage: bool = False
+    more_in: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,7 +210,7 @@ class Paid:
         self.gateway.stop(ModelError(self.route.name, reason=reason, mend=mend))
 
     def _worst(self) -> Spend:
-        ins, outs = bound(self.request.body), self.request.asked.most_out
+        ins, outs = bound(self.request.body) + self.request.asked.more_in, self.request.asked.most_out
         return Spend(1, ins, outs, self.route.price.most(ins, outs))
 
     def _pause(self, fault: Fault, tries: int) -> float:

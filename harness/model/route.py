@@ -73,7 +73,7 @@ class Route:
         for version in ("/v1", "/v1beta"):
             if base.endswith(version) and path.startswith(version + "/"):
                 path = path.removeprefix(version)
-        kept = "&".join(part for part in query.split("&") if part and not part.startswith("key="))
+        kept = "&".join(part for part in query.split("&") if part.partition("=")[0] in {"alt", "beta"})
         return base + path + (f"?{kept}" if kept else "")
 
 

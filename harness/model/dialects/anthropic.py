@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.model.base import Asked, Counted
+from harness.model.dialects import allowed
 from harness.model.dialects.fields import capped, count, must_list, named_in, rows, table
 from harness.model.tokens import Said
 from harness.records import Json
@@ -22,13 +23,27 @@ class Anthropic:
 
     def read(self, path: str, body: Mapping[str, Json], *, cap: int) -> Asked:
         must_list(body, "messages")
-        laid, most = capped(body, ("max_tokens",), "max_tokens", cap)
+        found = allowed.kept(body, allowed.MESSAGES)
+        allowed.functions_only(
+            found.get("tools"), ("function", "custom", "bash_", "text_editor_", "computer_", "memory_")
+        )
+        own = sum("type" in tool and tool["type"] != "custom" for tool in rows(found.get("tools")))
+        more = allowed.TOOLS_TOKENS * (1 + own) if found.get("tools") else 0
+        more += allowed.parts_tokens(found.get("system"))
+        for message in rows(found.get("messages")):
+            more += allowed.parts_tokens(message.get("content"))
+        for name in ("system", "tools", "messages"):
+            if name in found:
+                found[name] = allowed.briefly_cached(found[name])
+        if "ttl" in table(found.get("cache_control")):
+            found["cache_control"] = {"type": "ephemeral"}
+        laid, most = capped(found, ("max_tokens",), "max_tokens", cap)
         thinking = table(laid.get("thinking"))
         budget = count(thinking.get("budget_tokens"))
         if budget is not None and budget >= most:
             # thinking counts towards max_tokens and must stay below it
             laid.pop("thinking", None)
-        return Asked(body.get("stream") is True, laid, most)
+        return Asked(body.get("stream") is True, laid, most, more_in=more)
 
     def asks_for(self, path: str, body: Mapping[str, Json]) -> str:
         return named_in(body)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.model.base import Asked, Counted
-from harness.model.dialects.fields import capped, copies, must_list, options, rows, table
+from harness.model.dialects import allowed
+from harness.model.dialects.fields import capped, copies, must_list, one_limit, options, rows, table
 from harness.model.dialects.openai import OpenAi, usage_of
 from harness.model.tokens import Said
 from harness.records import Json
@@ -18,7 +19,14 @@ class Chat(OpenAi):
     path = "/chat/completions"
 
     def read(self, path: str, body: Mapping[str, Json], *, cap: int) -> Asked:
-        laid, most = capped(body, ("max_completion_tokens", "max_tokens"), "max_tokens", cap)
+        found = allowed.kept(one_limit(body), allowed.CHAT)
+        allowed.functions_only(found.get("tools"), ("function", "custom"))
+        more = allowed.TOOLS_TOKENS if found.get("tools") else 0
+        for message in rows(found.get("messages")):
+            if message.get("audio") is not None:
+                raise ValueError("audio of an earlier reply cannot be metered here")
+            more += allowed.parts_tokens(message.get("content"))
+        laid, most = capped(found, ("max_completion_tokens", "max_tokens"), "max_tokens", cap)
         must_list(body, "messages")
         stream = body.get("stream") is True
         dropped = False
@@ -26,7 +34,7 @@ class Chat(OpenAi):
             wanted = options(body, "stream_options")
             dropped = wanted.get("include_usage") is not True
             laid["stream_options"] = {**wanted, "include_usage": True}
-        return Asked(stream, laid, most * copies(body, "n"), dropped)
+        return Asked(stream, laid, most * copies(body, "n"), dropped, more)
 
     def tally(self, asked: Asked) -> ChatTally:
         return ChatTally()

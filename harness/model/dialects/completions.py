@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.model.base import Asked
+from harness.model.dialects import allowed
 from harness.model.dialects.chat import ChatTally
-from harness.model.dialects.fields import capped, copies, options, rows
+from harness.model.dialects.fields import capped, copies, one_limit, options, rows
 from harness.model.dialects.openai import OpenAi
 from harness.records import Json
 
@@ -18,7 +19,9 @@ class Completions(OpenAi):
     path = "/completions"
 
     def read(self, path: str, body: Mapping[str, Json], *, cap: int) -> Asked:
-        laid, most = capped(body, ("max_tokens",), "max_tokens", cap)
+        laid, most = capped(
+            allowed.kept(one_limit(body), allowed.COMPLETIONS | {"prompt"}), ("max_tokens",), "max_tokens", cap
+        )
         prompt = body.get("prompt")
         prompts = len(prompt) if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int) else 1
         stream = body.get("stream") is True

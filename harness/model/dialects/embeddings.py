@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.model.base import Asked, Counted
+from harness.model.dialects import allowed
 from harness.model.dialects.openai import OpenAi, usage_of
 from harness.model.tokens import Said
 from harness.records import Json
@@ -19,7 +20,7 @@ class Embeddings(OpenAi):
     def read(self, path: str, body: Mapping[str, Json], *, cap: int) -> Asked:
         if body.get("input") is None:
             raise ValueError("input must be given")
-        return Asked(stream=False, body=dict(body), most_out=0)
+        return Asked(stream=False, body=allowed.kept(body, allowed.EMBEDDINGS), most_out=0)
 
     def tally(self, asked: Asked) -> _Tally:
         return _Tally()

@@ -42,8 +42,23 @@ def capped(body: Mapping[str, Json], keys: tuple[str, ...], default: str, cap: i
             asked = cap
         if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
             raise ValueError(f"{key} must be a positive whole number")
-        laid[key] = most = min(asked, most)
+        most = min(asked, most)
+    for key in given or [default]:
+        laid[key] = most  # with two of them, nobody knows which one an upstream heeds
     return laid, most
+
+
+def one_limit(body: Mapping[str, Json]) -> Mapping[str, Json]:
+    """`body` with llama.cpp's own name for the limit spelled as everyone's. Raises ValueError when both are given."""
+    if "n_predict" not in body:
+        return body
+    laid = dict(body)
+    asked = laid.pop("n_predict")
+    if any(laid.get(key) is not None for key in ("max_tokens", "max_completion_tokens")):
+        raise ValueError("give max_tokens or n_predict, not both")
+    if asked is not None and asked != -1:
+        laid["max_tokens"] = asked
+    return laid
 
 
 def copies(body: Mapping[str, Json], *keys: str) -> int:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from harness.model.base import Asked, Counted
+from harness.model.dialects import allowed
 from harness.model.dialects.fields import capped, copies, count, must_list, options, rows, table
 from harness.model.tokens import Said
 from harness.records import Json
@@ -27,11 +28,17 @@ class Gemini:
         must_list(body, "contents")
         if match is None:
             raise ValueError("the model must stand in the path")
-        spelled = "generation_config" if "generation_config" in body else "generationConfig"
-        config = options(body, spelled)
-        config, most = capped(config, ("maxOutputTokens", "max_output_tokens"), "maxOutputTokens", cap)
-        laid: dict[str, Json] = {**body, spelled: config}
-        return Asked(match[2] == "streamGenerateContent", laid, most * copies(config, "candidateCount"))
+        laid = allowed.kept(allowed.camel(body), allowed.GEMINI)
+        for tool in rows(laid.get("tools")):
+            if strange := set(allowed.camel(tool)) - {"functionDeclarations"}:
+                raise ValueError(f"the tool {min(strange)[:60]} runs on the server and cannot be metered here")
+        more = allowed.gemini_tokens(laid.get("contents")) + allowed.gemini_tokens([laid.get("systemInstruction")])
+        more += allowed.TOOLS_TOKENS if laid.get("tools") else 0
+        config = allowed.kept(allowed.camel(options(laid, "generationConfig")), allowed.GENERATION)
+        config, most = capped(config, ("maxOutputTokens",), "maxOutputTokens", cap)
+        laid["generationConfig"] = config
+        most *= copies(config, "candidateCount")
+        return Asked(match[2] == "streamGenerateContent", laid, most, more_in=more)
 
     def asks_for(self, path: str, body: Mapping[str, Json]) -> str:
         match = _PATH.fullmatch(path)

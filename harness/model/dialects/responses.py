@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.model.base import Asked, Counted
+from harness.model.dialects import allowed
 from harness.model.dialects.fields import capped, rows, table
 from harness.model.dialects.openai import OpenAi, usage_of
 from harness.model.tokens import Said
@@ -20,10 +21,14 @@ class Responses(OpenAi):
     path = "/responses"
 
     def read(self, path: str, body: Mapping[str, Json], *, cap: int) -> Asked:
-        if body.get("background") is True:
-            raise ValueError("background responses cannot be metered; leave `background` out")
-        laid, most = capped(body, ("max_output_tokens",), "max_output_tokens", cap)
-        return Asked(body.get("stream") is True, laid, most)
+        found = allowed.kept(body, allowed.RESPONSES)
+        if found.get("tools") is not None:
+            found["tools"] = allowed.offered(found["tools"])
+        more = allowed.TOOLS_TOKENS if found.get("tools") else 0
+        for item in allowed.items(found.get("input")):
+            more += allowed.parts_tokens(item.get("content")) + allowed.parts_tokens(item.get("output"))
+        laid, most = capped(found, ("max_output_tokens",), "max_output_tokens", cap)
+        return Asked(body.get("stream") is True, laid, most, more_in=more)
 
     def tally(self, asked: Asked) -> ResponsesTally:
         return ResponsesTally()
