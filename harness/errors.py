@@ -119,7 +119,7 @@ class BudgetError(StropError):
     def __init__(self, kind: str, *, limit: float, used: float, asked: float) -> None:
         super().__init__(
             f"budget {kind}: {used:g} of {limit:g} used, {asked:g} more refused",
-            mend=f"raise budget.{kind} in the policy or with --set budget.{kind}=N",
+            mend=f"a run keeps the budget it began with: start another, with --set budget.{kind}=N or in the policy",
         )
         self.kind = kind
         self.limit = limit

@@ -16,10 +16,10 @@ import anyio.to_thread
 
 from harness.errors import BudgetError, IntegrityError, StropError
 from harness.model.allowance import Allowance
-from harness.model.base import Asked, Caller, Dialect, Journal, Seen, refused
+from harness.model.base import TASK, Asked, Caller, Dialect, Journal, Seen, refused
 from harness.model.cassette import Cassette
 from harness.model.dialects import dialect_of, nearest
-from harness.model.paid import Paid, give
+from harness.model.paid import OVER_BUDGET, Paid, give
 from harness.model.past import Past, unsettled
 from harness.model.route import Route, digest_of, find_route, key_of, route
 from harness.model.sse import whole
@@ -99,6 +99,8 @@ class Gateway:
             return
         digest = digest_of(dialect, path, body)
         known = self.past.take(caller, digest)
+        if known is not None and self._to_be_judged_again(caller, known):
+            known = unsettled(known)
         if known is not None and known.reply is not None:
             self.replayed += 1
             await give(sink, known.reply)
@@ -114,6 +116,15 @@ class Gateway:
             request = found.request(dialect, path, query, asked, headers or {})
             paid = Paid(self, found, request, call, sink)
             await (paid.run() if self.cassette is None else paid.play(self.cassette))
+
+    def _to_be_judged_again(self, caller: Caller, known: ModelCall) -> bool:
+        """Our own refusal under a rollout that it broke off: no reply, so the rollout asks the budget again.
+
+        A proposer's or an optimizer's stands: what it did upon it was decided, and a resumed run decides the same.
+        """
+        if self.recorded_only or caller.role != TASK or known.reply is None:
+            return False
+        return known.reply.status == 429 and OVER_BUDGET.encode() in known.reply.body
 
     def usage(self) -> dict[str, Usage]:
         """The budget lines of model calls that have a limit or were used."""

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 
 
+# how every refusal of our own budget begins, in the journal too
+OVER_BUDGET = "strop: "
+
+
 @dataclass
 class Paid:
     """One call that is not in the journal, from its first try to its last."""
@@ -188,9 +192,9 @@ class Paid:
         self.error = "budget"
         self.gateway.refused = self.gateway.refused or error
         self.gateway.refusals[Caller(self.call.ticket, self.call.role, self.call.variant)] = error
-        reply = refused(self.request.dialect, 429, "insufficient_quota", f"strop: {error.message}")
+        reply = refused(self.request.dialect, 429, "insufficient_quota", OVER_BUDGET + error.message)
         self.call = replace(self.call, held=Spend(), reply=reply)
-        await self.gateway.journal.begin_call(self.call, self.request.body)
+        await self.gateway.journal.begin_call(self.call, b"")  # it is never sent, and may be large
         await self.gateway.journal.finish_call(self.call)
         await give(self.sink, reply)
 

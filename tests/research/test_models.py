@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import zlib
+from contextlib import closing
 
 import anyio
 import pytest
@@ -21,7 +22,7 @@ from harness.errors import BudgetError, InputError, ModelError
 from harness.events import RunStopped
 from harness.model.preflight import preflight
 from harness.policy.schema import ModelPolicy
-from harness.records import Spend
+from harness.records import Spend, Status
 from harness.report.claims import models_claim
 from harness.research.models import model_account
 from harness.testing.scripted_model import ScriptedModel
@@ -380,8 +381,18 @@ async def test_a_budget_that_ends_under_a_rollout_is_no_verdict_on_it(tmp_path):
     async with ScriptedModel("7", keep=False) as model:
         chosen = {**settings(model), "agent.name": "search", "budget.requests": 3}
         with pytest.raises(BudgetError, match="budget requests"):
-            await play(open_run(subject, workers=1, overrides=chosen, runs=tmp_path / "runs"))
+            await play(open_run(subject, workers=1, overrides=chosen, runs=tmp_path / "runs", run_id="r"))
+        folder = tmp_path / "runs" / "r"
+        with pytest.raises(BudgetError, match="budget requests"):  # what it was refused is no reply to be told again
+            await play(resume_run(folder))
     assert model.served.requests == 3
+    archive = await SqliteArchive.view(folder)
+    assert all(outcome is None or outcome.status is Status.OK for _, _, outcome in await archive.rollouts())
+    await archive.aclose()
+    with closing(sqlite3.connect(folder / "run.db")) as connection:
+        kept = connection.execute("SELECT request FROM calls WHERE status = 429").fetchall()
+    assert kept
+    assert all(zlib.decompress(request) == b"" for (request,) in kept)  # it may be large, and was never sent
 
 
 SLOW = CALLING.replace(
