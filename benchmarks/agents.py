@@ -102,12 +102,9 @@ SCRIPTS = {
     "claude": shell,
     "gemini": shell,
 }
-NODE = {"opencode", "codex", "claude", "gemini"}
 
 
 def config(name, folder):
-    if name in NODE:
-        return {"preset": name, "mounts": [str(folder)], "env": [f"PATH={folder}/node_modules/.bin:/usr/bin:/bin"]}
     return {"preset": name, "mounts": [str(folder)]}
 
 

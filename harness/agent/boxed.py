@@ -53,7 +53,6 @@ class Job:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     mounts: Sequence[str] = ()
-    path: Sequence[str] = ()
     drop: Sequence[str] = ()
     memory_mb: int = 4096
     pids: int = 512
@@ -89,7 +88,7 @@ async def _run(bench: Bench, ask: Ask, job: Job) -> tuple[Completed, list[Entry]
         await box.put([Entry(path.encode(), "file", 0o755, data) for path, data in files.items()], TMP)
         setup = _GIT if job.git else _MAKE_HOME
         await box.exec(Command(("sh", "-c", setup), 60.0, env={"HOME": HOME}))
-        command = Command(tuple(job.argv), job.deadline_s, env=_env(job))
+        command = Command(tuple(job.argv), job.deadline_s, env=_env(job), ahead=_ahead(job))
         try:
             done = await box.exec(command)
         except ExecTimeoutError as error:
@@ -114,9 +113,12 @@ def _spec(spec: BoxSpec, job: Job) -> BoxSpec:
 
 
 def _env(job: Job) -> dict[str, str]:
-    ahead = [*job.path, *(f"{folder}/bin" for folder in job.mounts)]
-    search = {"PATH": ":".join([*ahead, "/usr/local/bin", "/usr/bin", "/bin"])} if ahead else {}
-    return {"HOME": HOME, "STROP_PROMPT_FILE": PROMPT, "CI": "1", "NO_COLOR": "1", "TERM": "dumb", **search, **job.env}
+    return {"HOME": HOME, "STROP_PROMPT_FILE": PROMPT, "CI": "1", "NO_COLOR": "1", "TERM": "dumb", **job.env}
+
+
+def _ahead(job: Job) -> tuple[str, ...]:
+    """Where a virtual environment and a node installation keep their programs."""
+    return tuple(f"{folder}/{below}" for folder in job.mounts for below in ("bin", "node_modules/.bin"))
 
 
 def _without_litter(tree: Tree, found: Iterable[Entry], litter: Sequence[str], ask: Ask) -> Iterable[Entry]:

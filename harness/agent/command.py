@@ -25,8 +25,9 @@ class BoxedConfig(BaseModel):
     """What every agent in a box may be told in `[policy.agent.config]`.
 
     `model` is what it is to ask for, by default the policy's first; `mounts` are absolute host folders it needs to see
-    (its virtual environment or node installation), each at its own path and with its `bin` on the PATH; `env` are
-    NAME=value lines; `drop` are globs of files it leaves lying about; `instructions` are added to the prompt.
+    (its virtual environment or node installation), each at its own path, with its `bin` and `node_modules/.bin` before
+    the box's own PATH; `env` are NAME=value lines; `drop` are globs of files it leaves lying about; `instructions` are
+    added to the prompt.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -110,6 +111,7 @@ class CommandAgent(_Boxed):
         super().__init__()
         self._config = _read(CommandConfig, config, self.name)
         self._preset = PRESETS[self._config.preset]
+        self.needs_model = self._config.preset != "generic"
         if not self._config.argv and not self._preset.argv:
             raise InputError(
                 "no command line",

@@ -60,7 +60,8 @@ class BoxSpec:
 class Command:
     """One program to run. `argv[0]` "python" is the user's own interpreter, at the same absolute path in the box.
 
-    The environment is exactly `env` plus the box's own PATH, HOME and LANG; nothing is inherited.
+    The environment is exactly `env` plus the box's own PATH, HOME and LANG; nothing is inherited. Programs are
+    looked for in `ahead` before the box's own PATH, unless `env` has a PATH.
     """
 
     argv: tuple[str, ...]
@@ -68,6 +69,7 @@ class Command:
     cwd: str = WORK
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     stdin: bytes = b""
+    ahead: tuple[str, ...] = ()
 
 
 class Box(Protocol):

@@ -205,6 +205,8 @@ class LiveBox:
         if argv[0] == "python":
             argv[0] = place.python
         env = {**place.env, **self._models, **{name: place.path(value) for name, value in command.env.items()}}
+        if command.ahead and "PATH" not in command.env:
+            env["PATH"] = ":".join([*map(place.path, command.ahead), env["PATH"]])
         return Request(
             argv=[argument.encode() for argument in argv],
             env={name.encode(): value.encode() for name, value in env.items()},

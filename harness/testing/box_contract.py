@@ -119,6 +119,15 @@ class BoxContract:
             assert (await python(box, "import sys; print(len(sys.stdin.read()))")).stdout == b"0\n"
             assert (await python(box, "pass", stdin=given)).exit_code == 0
 
+    async def test_programs_are_looked_for_ahead_of_the_boxs_own_path_and_then_there(self) -> None:
+        tool = b"#!/bin/sh\necho ahead; command -v sh >/dev/null && echo on\n"
+        async with self.live() as box:
+            await box.put([Entry(b"tool", "file", 0o755, tool)], WORK)
+            done = await box.exec(Command(("sh", "-c", "tool"), 20, ahead=("/nowhere", WORK)))
+            given = await box.exec(Command(("sh", "-c", "tool"), 20, env={"PATH": "/bin"}, ahead=(WORK,)))
+        assert done.stdout.split() == [b"ahead", b"on"]
+        assert given.exit_code == 127
+
     async def test_the_environment_is_what_was_given(self) -> None:
         async with self.live() as box:
             done = await python(

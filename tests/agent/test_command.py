@@ -118,6 +118,8 @@ async def test_gemini_finds_its_way_to_log_in_where_it_looks_for_it(tmp_path):
 def test_every_preset_has_a_command_line_but_the_generic_one():
     for name, preset in PRESETS.items():
         assert bool(preset.argv) == (name != "generic")
+        agent = CommandAgent({"preset": name, "argv": ["own"]})
+        assert agent.needs_model == (name != "generic")
         if name != "generic":
             assert CommandAgent({"preset": name}).name == "command"
     with pytest.raises(InputError, match="no command line"):
