@@ -2,7 +2,8 @@ r"""Do agents that people already have work unchanged in a box? Each is run once
 and, where there is an engine, a Docker one, through the gateway, against a scripted model behind a real HTTP server.
 
     python benchmarks/agents.py [--boxes embedded,docker] mini-swe-agent=VENV aider=VENV \
-        opencode=NODE_FOLDER codex=NODE_FOLDER claude=NODE_FOLDER gemini=NODE_FOLDER
+        opencode=NODE_FOLDER codex=NODE_FOLDER claude=NODE_FOLDER gemini=NODE_FOLDER \
+        opencode-acp=NODE_FOLDER gemini-acp=NODE_FOLDER
 
 VENV is a virtual environment that has the agent, NODE_FOLDER a folder with node_modules in it. Told: whether the edit
 came back, the calls, the tokens as the gateway metered them and as the server counted them.
@@ -20,7 +21,7 @@ import numpy as np
 
 from harness.agent.base import Ask
 from harness.agent.bench import Bench
-from harness.agent.command import CommandAgent
+from harness.agent.command import AcpAgent, CommandAgent
 from harness.box.base import BoxSpec
 from harness.box.choose import choose
 from harness.errors import StropError
@@ -101,11 +102,16 @@ SCRIPTS = {
     "codex": shell,
     "claude": shell,
     "gemini": shell,
+    "opencode-acp": opencode,
+    "gemini-acp": shell,
 }
 
 
-def config(name, folder):
-    return {"preset": name, "mounts": [str(folder)]}
+def agent_of(name, folder):
+    """The `command` agent with a preset, or the `acp` one."""
+    preset, acp, _ = name.partition("-acp")
+    kind = AcpAgent if acp else CommandAgent
+    return kind({"preset": preset, "mounts": [str(folder)], "deadline_s": 300})
 
 
 @dataclass
@@ -136,7 +142,7 @@ async def run(name, folder, back_end):
     )
     boxes = choose(back_end)
     await boxes.prepare()
-    agent = CommandAgent({**config(name, folder), "deadline_s": 300})
+    agent = agent_of(name, folder)
     async with ScriptedModel(SCRIPTS[name]) as model:
         models = {"scripted": ModelPolicy(base_url=model.url)}
         async with open_gateway(models, BudgetPolicy(), MemoryJournal()) as gateway, serve(gateway) as server:

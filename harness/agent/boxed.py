@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
+from harness.agent import mounts
 from harness.agent.base import Ask, Proposal
 from harness.agent.bench import Bench
-from harness.box.base import TMP, WORK, BoxSpec, Command, Mount
+from harness.box.base import TMP, WORK, BoxSpec, Command
 from harness.errors import AgentError, ExecTimeoutError, InfraError, LimitError
 from harness.model.base import PROPOSER, Caller
 from harness.policy.locks import Globs
@@ -88,7 +88,7 @@ async def _run(bench: Bench, ask: Ask, job: Job) -> tuple[Completed, list[Entry]
         await box.put([Entry(path.encode(), "file", 0o755, data) for path, data in files.items()], TMP)
         setup = _GIT if job.git else _MAKE_HOME
         await box.exec(Command(("sh", "-c", setup), 60.0, env={"HOME": HOME}))
-        command = Command(tuple(job.argv), job.deadline_s, env=_env(job), ahead=_ahead(job))
+        command = Command(tuple(job.argv), job.deadline_s, env=_env(job), ahead=mounts.ahead(job.mounts))
         try:
             done = await box.exec(command)
         except ExecTimeoutError as error:
@@ -108,17 +108,11 @@ def _spec(spec: BoxSpec, job: Job) -> BoxSpec:
         disk_mb=max(spec.limits.disk_mb, job.disk_mb),
         open_files=max(spec.limits.open_files, 4096),
     )
-    mounts = tuple(Mount(Path(folder), folder) for folder in job.mounts)
-    return replace(spec, limits=limits, mounts=(*spec.mounts, *mounts))
+    return replace(spec, limits=limits, mounts=(*spec.mounts, *mounts.reach(job.mounts)))
 
 
 def _env(job: Job) -> dict[str, str]:
     return {"HOME": HOME, "STROP_PROMPT_FILE": PROMPT, "CI": "1", "NO_COLOR": "1", "TERM": "dumb", **job.env}
-
-
-def _ahead(job: Job) -> tuple[str, ...]:
-    """Where a virtual environment and a node installation keep their programs."""
-    return tuple(f"{folder}/{below}" for folder in job.mounts for below in ("bin", "node_modules/.bin"))
 
 
 def _without_litter(tree: Tree, found: Iterable[Entry], litter: Sequence[str], ask: Ask) -> Iterable[Entry]:

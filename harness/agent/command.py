@@ -9,15 +9,16 @@ from typing import ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harness.agent import prompt
+from harness.agent import mounts, prompt
 from harness.agent.base import Ask, Proposal
 from harness.agent.bench import Bench
 from harness.agent.boxed import PROMPT, Job, work
-from harness.agent.presets import PRESETS
+from harness.agent.presets import PRESETS, Preset
 from harness.errors import InputError
 from harness.resources import resource
 
 PresetName = Literal["claude", "codex", "gemini", "opencode", "aider", "mini-swe-agent", "generic"]
+AcpName = Literal["gemini", "opencode", "generic"]
 _Config = TypeVar("_Config", bound="BoxedConfig")
 
 
@@ -54,16 +55,21 @@ class CommandConfig(BoxedConfig):
 
 
 class PythonConfig(BoxedConfig):
-    """`file` is your module, `function` what is called in it with one dictionary, in the folder with the tree."""
+    """`file` is your module, `function` what is called in it with one dictionary, in the folder with the tree.
+
+    The first virtual environment among `mounts` gives the Python that calls it.
+    """
 
     file: str
     function: str = "improve"
 
 
 class AcpConfig(BoxedConfig):
-    """`argv` starts an agent that speaks the Agent Client Protocol on its standard streams."""
+    """`argv` starts an agent that speaks the Agent Client Protocol on its standard streams; or `preset` names one."""
 
-    argv: tuple[str, ...] = Field(min_length=1)
+    preset: AcpName = "generic"
+    argv: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
 
 
 class _Boxed:
@@ -82,6 +88,11 @@ class _Boxed:
         assert self._bench is not None, "equip comes first"
         names = [] if self._bench.server is None else list(self._bench.server.gateway.routes)
         return config.model or (names[0] if names else "none")
+
+    def _told(self, config: BoxedConfig, preset: Preset, more: Mapping[str, bytes] | None = None) -> dict[str, object]:
+        model = self._model(config)
+        files = {path: text.format(model=model).encode() for path, text in preset.files.items()}
+        return {"files": {**files, **(more or {})}, "env": {**preset.env, **_pairs(config.env)}}
 
     def _job(self, ask: Ask, config: BoxedConfig, argv: Sequence[str], **more: object) -> Job:
         model = self._model(config)
@@ -112,23 +123,14 @@ class CommandAgent(_Boxed):
         self._config = _read(CommandConfig, config, self.name)
         self._preset = PRESETS[self._config.preset]
         self.needs_model = self._config.preset != "generic"
-        if not self._config.argv and not self._preset.argv:
-            raise InputError(
-                "no command line",
-                key="policy.agent.config.argv",
-                mend='give argv = ["my-agent", "{prompt}"], or a preset',
-            )
+        self._argv = _command_line(self._config.argv or self._preset.argv, self._config.args, "{prompt}")
 
     async def propose(self, ask: Ask) -> Proposal | None:
         """What the command makes of a copy of the parent. Raises AgentError."""
         assert self._bench is not None, "equip comes first"
-        config, preset = self._config, self._preset
-        model = self._model(config)
-        files = {path: text.format(model=model).encode() for path, text in preset.files.items()}
-        argv = (*(config.argv or preset.argv), *config.args)
-        job = self._job(ask, config, argv, files=files, env={**preset.env, **_pairs(config.env)})
-        name = config.preset if config.preset != "generic" else Path(argv[0]).name
-        return await work(self._bench, ask, job, name=name)
+        config = self._config
+        job = self._job(ask, config, self._argv, **self._told(config, self._preset))
+        return await work(self._bench, ask, job, name=_named(config.preset, self._argv))
 
 
 class PythonAgent(_Boxed):
@@ -165,7 +167,8 @@ class PythonAgent(_Boxed):
             "agent/user_agent.py": self._source,
             "ask.json": json.dumps(known).encode(),
         }
-        job = self._job(ask, config, ("python", "/tmp/call.py", config.function), files=files)  # noqa: S108 - the box's
+        argv = (mounts.python(config.mounts), "/tmp/call.py", config.function)  # noqa: S108 - the box's
+        job = self._job(ask, config, argv, files=files)
         return await work(self._bench, ask, job, name=f"{Path(config.file).stem}.{config.function}")
 
 
@@ -177,13 +180,29 @@ class AcpAgent(_Boxed):
     def __init__(self, config: Mapping[str, object] | None = None) -> None:
         super().__init__()
         self._config = _read(AcpConfig, config, self.name)
+        self._preset = PRESETS[self._config.preset]
+        self.needs_model = self._config.preset != "generic"
+        self._argv = _command_line(self._config.argv or self._preset.acp, self._config.args, "--acp")
 
     async def propose(self, ask: Ask) -> Proposal | None:
         """What the agent makes of a copy of the parent. Raises AgentError."""
         assert self._bench is not None, "equip comes first"
-        argv = ("python", "/tmp/acp.py", PROMPT, *self._config.argv)  # noqa: S108 - the box's
-        job = self._job(ask, self._config, argv, files={"acp.py": _driver("acp.py")})
-        return await work(self._bench, ask, job, name=Path(self._config.argv[0]).name)
+        config = self._config
+        argv = ("python", "/tmp/acp.py", PROMPT, *self._argv)  # noqa: S108 - the box's
+        told = self._told(config, self._preset, {"acp.py": _driver("acp.py")})
+        job = self._job(ask, config, argv, **told)
+        return await work(self._bench, ask, job, name=_named(config.preset, self._argv))
+
+
+def _command_line(argv: Sequence[str], args: Sequence[str], example: str) -> tuple[str, ...]:
+    if argv:
+        return (*argv, *args)
+    mend = f'give argv = ["my-agent", "{example}"], or a preset'
+    raise InputError("no command line", key="policy.agent.config.argv", mend=mend)
+
+
+def _named(preset: str, argv: Sequence[str]) -> str:
+    return preset if preset != "generic" else Path(argv[0]).name
 
 
 def _filled(argv: Sequence[str], text: str, model: str, editable: Sequence[str]) -> list[str]:

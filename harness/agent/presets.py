@@ -12,14 +12,19 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """One agent's command line, its environment, and the files it wants below /tmp."""
+    """One agent's command line, its environment, the files it wants below /tmp, and how it starts to speak ACP."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     files: Mapping[str, str] = field(default_factory=dict[str, str])
+    acp: tuple[str, ...] = ()
 
 
 _QUIET = {"DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1", "DISABLE_AUTOUPDATER": "1"}
+
+# left to itself it takes the base URL for a way to log in that its own check then refuses
+_GEMINI = 'mkdir -p "$HOME/.gemini" && cp "${TMPDIR:-/tmp}/gemini.json" "$HOME/.gemini/settings.json"'
+_OPENCODE = 'sed "s#BASE_URL#$OPENAI_BASE_URL#" "${TMPDIR:-/tmp}/opencode.in.json" > "$OPENCODE_CONFIG"'
 
 PRESETS: Mapping[str, Preset] = {
     "claude": Preset(
@@ -43,22 +48,20 @@ PRESETS: Mapping[str, Preset] = {
         (
             "sh",
             "-c",
-            # left to itself it takes the base URL for a way to log in that its own check then refuses
-            'mkdir -p "$HOME/.gemini" && cp "${TMPDIR:-/tmp}/gemini.json" "$HOME/.gemini/settings.json" && '
-            'exec gemini -p "$1" --output-format json --yolo -m "$2" < /dev/null',
+            f'{_GEMINI} && exec gemini -p "$1" --output-format json --yolo -m "$2" < /dev/null',
             "gemini",
             "{prompt}",
             "{model}",
         ),
         {**_QUIET, "GEMINI_CLI_TRUST_WORKSPACE": "true"},
         {"gemini.json": '{{"security": {{"auth": {{"selectedType": "gemini-api-key"}}}}}}'},
+        ("sh", "-c", f'{_GEMINI} && exec gemini --acp --yolo -m "$1"', "gemini", "{model}"),
     ),
     "opencode": Preset(
         (
             "sh",
             "-c",
-            'sed "s#BASE_URL#$OPENAI_BASE_URL#" "${TMPDIR:-/tmp}/opencode.in.json" > "$OPENCODE_CONFIG" && '
-            'exec opencode run --format json -m "strop/$2" "$1" < /dev/null',
+            f'{_OPENCODE} && exec opencode run --format json -m "strop/$2" "$1" < /dev/null',
             "opencode",
             "{prompt}",
             "{model}",
@@ -68,8 +71,9 @@ PRESETS: Mapping[str, Preset] = {
             "opencode.in.json": '{{"provider": {{"strop": {{"npm": "@ai-sdk/openai-compatible", "name": "strop", '
             '"options": {{"baseURL": "BASE_URL", "apiKey": "none-needed-in-a-box"}}, '
             '"models": {{"{model}": {{"name": "{model}"}}}}}}}}, "permission": {{"edit": "allow", "bash": "allow"}}, '
-            '"autoupdate": false, "share": "disabled"}}'
+            '"autoupdate": false, "share": "disabled", "model": "strop/{model}"}}'
         },
+        ("sh", "-c", f"{_OPENCODE} && exec opencode acp"),
     ),
     "aider": Preset(
         (

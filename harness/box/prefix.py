@@ -51,6 +51,17 @@ def current_python() -> Python:
     return Python(executable, tuple(Bind(source, at) for at, source in sorted(binds.items())), env)
 
 
+def parts_of(executable: str) -> tuple[str, ...]:
+    """The folders outside the system's that hold what the links of `executable` lead to: the base of an environment
+    made with a Python of the user's own (uv, pyenv, conda)."""
+    found: dict[str, str] = {}
+    for root in _hops(executable):
+        for spelled in (root, os.path.realpath(root)):
+            if any(Path(spelled).glob("lib/python3*")):
+                found.update(_parts(spelled))
+    return tuple(sorted(found))
+
+
 def _hops(executable: str) -> list[str]:
     """The prefix of every link between `executable` and the file it stands for."""
     roots: list[str] = []

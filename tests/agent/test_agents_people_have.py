@@ -16,6 +16,7 @@ from support.engine import image
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "agents.py"
 TOLD = dict(pair.partition("=")[::2] for pair in os.environ.get("STROP_AGENTS", "").split())
 INSTALLED = {name: Path(folder).resolve() for name, folder in TOLD.items()}
+NAMES = ["mini-swe-agent", "aider", "opencode", "codex", "claude", "gemini", "opencode-acp", "gemini-acp"]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def agents():
 
 
 @pytest.mark.parametrize("box", ["embedded", "docker"])
-@pytest.mark.parametrize("name", ["mini-swe-agent", "aider", "opencode", "codex", "claude", "gemini"])
+@pytest.mark.parametrize("name", NAMES)
 async def test_its_edit_comes_back_and_its_tokens_are_the_servers_own_count(agents, name, box):
     folder = INSTALLED.get(name)
     if folder is None:

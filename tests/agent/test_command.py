@@ -189,6 +189,33 @@ async def test_an_agent_that_speaks_acp(box):
     assert child_of(proposal) == {"train.py": "RATE = 0.4\n", "locked.py": "KEY = 1\n"}
 
 
+@pytest.mark.parametrize(("preset", "program"), [("gemini", "gemini"), ("opencode", "opencode")])
+async def test_an_acp_agent_with_a_preset_is_told_of_the_model(tmp_path, preset, program):
+    """Stand-ins that write down what they were told before they speak the protocol."""
+    told = '"$HOME/.gemini/settings.json"' if preset == "gemini" else '"$OPENCODE_CONFIG"'
+    path = tmp_path / "bin" / program
+    path.parent.mkdir()
+    (tmp_path / "acp.py").write_text(ACP)
+    path.write_text(f'#!/bin/sh\ncat {told} > told.txt; echo "$@" >> told.txt\nexec python3 {tmp_path}/acp.py\n')
+    path.chmod(0o755)
+    tmp_path.chmod(0o755)  # the box is nobody in particular
+    async with benched() as (bench, _):
+        agent = AcpAgent({"preset": preset, "mounts": [str(tmp_path)]})
+        proposal = await made(agent, bench)
+    child = child_of(proposal)
+    assert child["train.py"] == "RATE = 0.4\n"
+    assert agent.needs_model
+    assert "--acp" in child["told.txt"] if preset == "gemini" else '"model": "strop/m"' in child["told.txt"]
+
+
+def test_an_acp_agent_needs_a_command_line_or_a_preset_that_speaks_it():
+    with pytest.raises(InputError, match="no command line"):
+        AcpAgent({})
+    with pytest.raises(InputError, match="preset"):
+        AcpAgent({"preset": "aider"})
+    assert not AcpAgent({"argv": ["mine"]}).needs_model
+
+
 async def test_an_acp_agent_in_python_starts_where_no_program_has_that_name():
     async with benched() as (bench, _):
         proposal = await made(AcpAgent({"argv": ["python", "-c", ACP], "env": ["PATH=/nowhere"]}), bench)
