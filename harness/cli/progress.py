@@ -21,7 +21,7 @@ from harness.events import (
     TicketDecided,
     TicketStarted,
 )
-from harness.report.claims import brief, role_claims
+from harness.report.claims import brief, role_claims, title_claim
 from harness.report.numbers import as_float, change, duration, metric, part
 from harness.untrusted import line
 
@@ -219,6 +219,8 @@ def _decision_line(progress: Progress, event: TicketDecided) -> str:
         )
         if part
     )
+    title = title_claim(event.decision.evidence)
+    told += f"\n    {title}" if title else ""
     return "\n".join([told, *(f"    {name} {text}" for name, text in role_claims(event.roles, asked=True))])
 
 

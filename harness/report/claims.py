@@ -243,7 +243,23 @@ def why(verdict: Verdict, reason: str, evidence: Mapping[str, Json]) -> str:
 
     For the owner of the run. It tells of the holdout, so a proposer never sees it: for them there is `reason`.
     """
-    said = line(reason, 400)
+    title = title_claim(evidence)
+    return "; ".join(filter(None, [_cause(verdict, line(reason, 400), evidence), title]))
+
+
+def title_claim(evidence: Mapping[str, Json]) -> str:
+    """What came of an earlier variant that was run further beside the child and led then; empty without one."""
+    title = part(evidence, "title")
+    if not title:
+        return ""
+    name = line(str(title.get("variant")), 40)
+    led = f"{name}, run further, "
+    if title.get("taken"):
+        return f"{led}is the best now with {number(title.get('mean'))} {interval(title.get('interval'))}"
+    return f"{led}led, but {_not_hidden({'holdout': part(title, 'holdout')})}"
+
+
+def _cause(verdict: Verdict, said: str, evidence: Mapping[str, Json]) -> str:
     if verdict not in (Verdict.DISCARDED, Verdict.ARCHIVED):
         return said
     stages = {name: part(evidence, name) for name in evidence}

@@ -32,7 +32,8 @@ BY_STATUS = {
 class Deliberation:
     """One ticket on its way to a decision: what was run for it, and what came of it.
 
-    The first `tries` of `cited` were run to make the proposal, not to judge it.
+    The first `tries` of `cited` were run to make the proposal, not to judge it. `surprised` counts the surprises that
+    earlier queries of this same ticket brought; `champion` is another variant than the child that took the title.
     """
 
     session: Session
@@ -43,6 +44,8 @@ class Deliberation:
     evidence: dict[str, Json] = field(default_factory=dict[str, Json])
     reference: float | None = None
     tries: int = 0
+    surprised: int = 0
+    champion: str = ""
 
     async def decide(self) -> Decision:
         """Everything a ticket can become. Only a candidate that passes gate and holdout is kept."""
@@ -74,7 +77,7 @@ class Deliberation:
         refusal = await self._repeated(outcome, incumbent, simpler=simpler)
         if refusal is not None:
             return self._decision(Verdict.DISCARDED, refusal)
-        if not await self._holdout(incumbent, simpler=simpler):
+        if not await self.ask_holdout(incumbent, simpler=simpler):
             return self._decision(Verdict.DISCARDED, NO_GAIN)
         return self._decision(Verdict.KEPT, "simpler, and not worse" if simpler else "better, and the gain holds")
 
@@ -195,11 +198,12 @@ class Deliberation:
             self.reference = math.fsum(fresh) / len(fresh)
         return pairs if ruling.passed else None
 
-    async def _holdout(self, incumbent: Variant, *, simpler: bool) -> bool:
+    async def ask_holdout(self, incumbent: Variant, *, simpler: bool = False) -> bool:
+        """One query: whether the gain over `incumbent` holds on what is hidden."""
         session, policy = self.session, self.session.policy.holdout
         if not session.has(Split.HOLDOUT):
             return True
-        surprises = session.standing.marks[-1].surprises
+        surprises = session.standing.marks[-1].surprises + self.surprised
         if surprises >= capacity(policy):
             self.evidence["holdout"] = {"asked": False, "passed": False, "why": "worn out"}
             return False
@@ -221,7 +225,8 @@ class Deliberation:
         """(candidate, incumbent) on what is hidden: fresh pairs, or one run beside the incumbent's own."""
         session = self.session
         if not session.standing.deterministic:
-            repeats = range(session.policy.holdout.pairs)
+            pairs = session.policy.holdout.pairs
+            repeats = range(pairs * self.surprised, pairs * (self.surprised + 1))
             return [await self._pair(incumbent, Split.HOLDOUT, repeat, "holdout") for repeat in repeats]
         mine = await self._run(incumbent=None, split=Split.HOLDOUT, repeat=0, purpose="holdout")
         theirs = Outcome(Status.OK, session.standing.holdout[incumbent.id])
@@ -246,7 +251,8 @@ class Deliberation:
         seen = self.evidence.get("confirm") or self.evidence.get("screen", {})
         assert isinstance(seen, dict)
         visible = seen.get("mean_gain", seen.get("gain"))
-        rng = stream(session.seed, "holdout", self.proposal.ticket)
+        again = [self.surprised] if self.surprised else []
+        rng = stream(session.seed, "holdout", self.proposal.ticket, *again)
         seen_gain = visible if isinstance(visible, float) else hidden
         return bit(session.policy.holdout, hidden, seen_gain, rng, self._gap(ran))
 
@@ -297,8 +303,14 @@ def worn_out(session: Session, after: int) -> bool:
 
 
 def worst_case(session: Session) -> int:
-    """The most rollouts one ticket can take."""
-    policy = session.policy
-    if session.standing.deterministic:
-        return 1 + policy.gate.recheck + session.has(Split.HOLDOUT)
-    return 1 + 2 * policy.gate.pairs + 2 * policy.holdout.pairs * session.has(Split.HOLDOUT)
+    """The most rollouts one ticket can take that is judged by whole runs."""
+    gate = session.policy.gate
+    again = gate.recheck if session.standing.deterministic else 2 * gate.pairs
+    return 1 + again + query_rollouts(session)
+
+
+def query_rollouts(session: Session) -> int:
+    """What one query of the holdout takes; 0 without one."""
+    if not session.has(Split.HOLDOUT):
+        return 0
+    return 1 if session.standing.deterministic else 2 * session.policy.holdout.pairs

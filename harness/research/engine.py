@@ -225,6 +225,6 @@ def ticket_body(made: Deliberation, decision: Decision) -> dict[str, Json]:
             "evidence": dict(decision.evidence),
         },
         "variant": variant,
-        "incumbent": decision.variant if kept else made.session.standing.incumbent.id,
+        "incumbent": decision.variant if kept else made.champion or made.session.standing.incumbent.id,
         **added,
     }

@@ -152,16 +152,16 @@ def accepts(session: Session, member: Member) -> bool:
     return member.score >= _good(session, root) - policy.margin - _ROUNDING
 
 
-def leaving(session: Session, new: Member, *, keep: str | None) -> tuple[str, ...]:
+def leaving(session: Session, new: Member, *, keep: str | None, again: Sequence[Member] = ()) -> tuple[str, ...]:
     """Who makes room in a capped archive: the least score plus distance to the nearest member that is no worse.
 
-    The best member never leaves, nor does the one in `keep` or the incumbent.
+    The best member never leaves, nor does the one in `keep` or the incumbent. `again` is known better than it was.
     """
     policy = session.policy.archive
     if policy.mode != "capped":
         return ()
     safe = {session.standing.incumbent.id if keep is None else keep}
-    members: dict[str, Member] = {**session.standing.members, new.id: new}
+    members: dict[str, Member] = {**session.standing.members, **{one.id: one for one in again}, new.id: new}
     gone: list[str] = []
     while len(members) > policy.size:
         worst = crowded(list(members.values()), safe)

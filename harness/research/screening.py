@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.archive.base import StoredProposal
 from harness.records import Outcome, RolloutKey, Split
-from harness.research.decide import Deliberation, worst_case
+from harness.research.decide import Deliberation, query_rollouts, worst_case
 from harness.research.drawn import Drawn
 from harness.research.novelty import fingerprint, likeness
 from harness.research.placing import Placement
@@ -48,8 +48,10 @@ def _none(split: Split) -> list[str]:
 
 
 def ticket_worst_case(session: Session) -> int:
-    """The most rollouts one ticket can take, its stages included."""
-    return worst_case(session) + (Stages(session).worst_case() if by_task(session) else 0)
+    """The most rollouts one ticket can take: task by task, and then of the holdout for each that may take the title."""
+    if not by_task(session):
+        return worst_case(session)
+    return Stages(session).worst_case() + query_rollouts(session) * (2 if session.policy.stages.promote else 1)
 
 
 async def _once(session: Session, proposal: StoredProposal, tree: Tree | None) -> tuple[RolloutKey, Outcome] | None:

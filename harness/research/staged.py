@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from harness.evaluation.functioning import PREFIX
 from harness.records import Decision, Json, Outcome, RolloutKey, Split, Status, Verdict
+from harness.research.contest import Rival, contest, promoted_rival
 from harness.research.decide import BY_STATUS
 from harness.research.evidence.posterior import Share
 from harness.research.placing import Placement, accepts, everywhere, leaving
@@ -20,6 +21,7 @@ from harness.research.standing import ROOT
 from harness.untrusted import line
 
 HYPOTHESIS = "hypothesis"
+TITLE = "title"
 
 
 @dataclass
@@ -31,11 +33,22 @@ class StagedPlacement(Placement):
     whom: str = ""
 
     async def decide(self) -> Decision:
-        """Only a functioning child is archived; only one that was run to the end may take the title."""
-        self._promote()
+        """Only a functioning child is archived; only what was run to the end may take the title."""
+        again = await self._promote()
+        unfit = self._unfit()
+        rivals = [] if unfit is not None or self.climb is None else [Rival(self._name, self.climb, self)]
+        title = await contest(self.session, [*rivals, *([again] if again is not None else [])])
+        if again is not None and again.name in title.led:
+            self._tell(again, taken=title.winner == again.name)
+        if unfit is not None or self.climb is None:
+            return unfit or self._decision(Verdict.NO_PROPOSAL, "nothing was run")
+        return self._place(self.climb, title.winner)
+
+    def _unfit(self) -> Decision | None:
+        """Why the child can be neither parent nor best; None when it functions."""
         refusal = self._without_running()
         if refusal is not None or self.climb is None:
-            return refusal or self._decision(Verdict.NO_PROPOSAL, "nothing was run")
+            return refusal
         self._cite_all(self.climb)
         if self.climb.broken is not None:
             name, outcome = self.climb.broken
@@ -47,40 +60,42 @@ class StagedPlacement(Placement):
         if not any(outcome.status is Status.OK for outcome in ended):
             reason = f"does not function: no task of {len(ended)} ended by itself: {ended[0].detail}"
             return self._decision(Verdict.CRASHED, line(reason, 300))
-        return await self._place(self.climb)
+        self.evidence["stages"] = told(self.climb)
+        return None
 
-    async def _place(self, climb: Climb) -> Decision:
-        session = self.session
-        share = climb.share
-        self.evidence["stages"] = told(climb)
-        self.reference = share.mean
+    def _place(self, climb: Climb, winner: str) -> Decision:
+        session, share = self.session, climb.share
         self.screen = RolloutKey(str(self.proposal.tree), Split.VISIBLE), Outcome(Status.OK, share.mean)
-        name = f"v{self.proposal.ticket}"
-        member = staged_member(session, name, self.proposal.ticket, self._line(), climb)
-        holder = session.standing.incumbent
-        best = session.standing.members.get(holder.id)
-        whole = climb.stage == len(Stages(session).plan())
-        known = Share(best.wins, best.losses).mean if best is not None else 0.0
-        better = best is None or share.mean > known
-        self.evidence["screen"] = {"candidate": share.mean, "incumbent": known, "gain": share.mean - known}
-        kept = whole and better and await self._holdout(holder, simpler=False)
+        member = staged_member(session, self._name, self.proposal.ticket, self._line(), climb)
+        kept = winner == self._name
         if not kept and not accepts(session, member):
             return self._decision(Verdict.DISCARDED, "worse than the root by more than the margin")
-        self.member, self.gone = member, leaving(session, member, keep=name if kept else None)
+        self.member, self.gone = member, leaving(session, member, keep=winner or None, again=self.again)
         if kept:
             return self._decision(Verdict.KEPT, "the best so far, and the gain holds")
-        if name in self.gone:
+        if self._name in self.gone:
             return self._decision(Verdict.DISCARDED, "the archive is full, and it is neither better nor different")
         return self._decision(Verdict.ARCHIVED, "it functions: archived as a possible parent")
 
-    def _promote(self) -> None:
+    @property
+    def _name(self) -> str:
+        return f"v{self.proposal.ticket}"
+
+    async def _promote(self) -> Rival | None:
         """The further stage counts unless another ticket has brought it in already."""
         before = self.session.standing.members.get(self.whom)
         if self.promoted is None or before is None or before.stage >= self.promoted.stage:
-            return
+            return None
         self._cite_all(self.promoted)
         member = staged_member(self.session, before.id, before.ticket, before.parents, self.promoted)
         self.again = (replace(member, islands=before.islands),)
+        return await promoted_rival(self, self.session.standing.variants[before.id], self.promoted)
+
+    def _tell(self, again: Rival, *, taken: bool) -> None:
+        """What came of one that was promoted beside the child and led, as evidence of its own."""
+        self.cited += again.asked.cited
+        self.evidence[TITLE] = {"variant": again.name, **told(again.climb), **again.asked.evidence, "taken": taken}
+        self.champion = again.name if taken else ""
 
     def _cite_all(self, climb: Climb) -> None:
         for key, outcome in climb.runs:

@@ -130,7 +130,7 @@ class Stages:
         return min(1.0, max(0.0, goodness(outcome.score, settings.direction, settings.range)))
 
     def worst_case(self) -> int:
-        """The most rollouts that one ticket's stages can take: the child's, and its parent's promotion."""
+        """The most rollouts of one task each that a ticket can take: the child's, and its parent's promotion."""
         policy = self.session.policy.stages
         tasks = sum(len(tasks) for tasks, _ in self.plan()) * policy.repeats
         return len(checks(self.session.subject)) + tasks * (2 if policy.promote else 1)

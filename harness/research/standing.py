@@ -17,9 +17,9 @@ ROOT = "v0"
 class Mark:
     """What stop rules and later tickets read of the moment after one ticket.
 
-    `rollouts` counts those cited so far; `kept_at` is the last ticket that was kept; of the tickets in a row without a
-    proposal `idle` counts those for which the agent had none, `failed` those it failed at; `refused` the gains in a row
-    that only the holdout refused; `comparisons` those that alpha was spent on.
+    `rollouts` counts those cited so far; `kept_at` is the last ticket with a new incumbent; of the tickets in a row
+    without a proposal `idle` counts those for which the agent had none, `failed` those it failed at; `refused` the
+    gains in a row that only the holdout refused; `comparisons` those that alpha was spent on.
     """
 
     incumbent: str
@@ -93,34 +93,43 @@ class Standing:
         self.counts[verdict.value] += 1
         kept = verdict is Verdict.KEPT
         evidence = decision["evidence"]
-        asked = evidence.get("holdout")
+        title: Mapping[str, Any] = evidence.get("title") or {}  # of one that was promoted beside the child
+        queries = [one for one in (evidence.get("holdout"), title.get("holdout")) if one is not None and one["asked"]]
+        best = None
         if kept:
             assert variant is not None
-            self.reference[variant.id] = body["reference"]
-            if asked is not None and asked.get("score") is not None:
-                self.holdout[variant.id] = asked["score"]
+            best = variant.id
+            self._crown(best, body["reference"], evidence.get("holdout"))
+        elif title.get("taken"):
+            best = title["variant"]
+            assert best in self.variants
+            self._crown(best, title["mean"], title.get("holdout"))
         self.enter(change_of(body))
         if body.get("archive"):
             self._remember(ticket, body)
         before = self.marks[-1]
         idle = verdict is Verdict.NO_PROPOSAL and body["proposal"]["status"] != "conflict"
         failed = idle and body["proposal"]["status"] == "failed"
-        queried = asked is not None and asked["asked"]
-        surprised = asked is not None and queried and not asked["passed"]
+        surprised = sum(not one["passed"] for one in queries)
         tested = "confirm" in evidence or ("items" in evidence and "alpha" in evidence["items"])
         self.marks.append(
             Mark(
-                incumbent=variant.id if kept and variant is not None else before.incumbent,
+                incumbent=best or before.incumbent,
                 rollouts=before.rollouts + len(body["rollouts"]),
-                kept_at=ticket if kept else before.kept_at,
-                queries=before.queries + queried,
+                kept_at=ticket if best else before.kept_at,
+                queries=before.queries + len(queries),
                 surprises=before.surprises + surprised,
                 idle=before.idle + (not failed) if idle else 0,
                 failed=before.failed + failed if idle else 0,
-                refused=0 if kept else before.refused + surprised,
+                refused=0 if best else before.refused + surprised,
                 comparisons=before.comparisons + tested,
             )
         )
+
+    def _crown(self, name: str, reference: float, asked: Mapping[str, Any] | None) -> None:
+        self.reference[name] = reference
+        if asked is not None and asked.get("score") is not None:
+            self.holdout[name] = asked["score"]
 
     def _remember(self, ticket: int, body: Mapping[str, Any]) -> None:
         mark = body["archive"].get("fingerprint")

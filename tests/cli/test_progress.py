@@ -1,11 +1,12 @@
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from harness.cli.panel import LiveDisplay, panel
-from harness.cli.progress import JsonDisplay, PlainDisplay, Progress, QuietDisplay
+from harness.cli.progress import JsonDisplay, PlainDisplay, Progress, QuietDisplay, plain_line
 from harness.events import (
     RolloutFinished,
     RootMeasured,
@@ -77,6 +78,15 @@ def test_plain_lines_one_a_decision():
     assert [line.split()[2:4] for line in lines[2:4]] == [["v1", "kept"], ["v2", "crashed"]]
     assert "best v1 0.2 -20.0 %" in lines[2]
     assert lines[4:] == ["stopped: steps: all taken", "finished"]
+
+
+def test_a_title_by_promotion_stands_below_the_line_of_its_ticket():
+    title = {"variant": "v1", "mean": 0.9, "interval": [0.7, 0.97], "taken": True}
+    event = decided(3, verdict=Verdict.CRASHED)
+    event = replace(event, decision=replace(event.decision, evidence={"title": title}))
+    first, second = plain_line(Progress(), event).split("\n")
+    assert "best v1" in first
+    assert second == "    v1, run further, is the best now with 0.9 [0.7, 0.97]"
 
 
 def test_an_interrupted_run_is_not_called_finished():

@@ -116,3 +116,19 @@ def test_a_run_whose_root_failed_is_known():
     assert rootless({"root": None, "reason": "strop.toml: eval: the root itself has no score on visible: timeout"})
     assert not rootless({"root": None, "reason": "interrupted"})
     assert not rootless({"root": {"id": "v0"}, "reason": "the root itself has no score"})
+
+
+def test_a_title_by_promotion_is_told_with_the_posterior_that_won_it():
+    title = {
+        "variant": "v3",
+        "mean": 0.8,
+        "interval": [0.6, 0.9],
+        "taken": True,
+        "holdout": {"asked": True, "passed": True},
+    }
+    said = why(Verdict.DUPLICATE, "the same tree as v1", {"title": title})
+    assert said == "the same tree as v1; v3, run further, is the best now with 0.8 [0.6, 0.9]"
+    refused = {**title, "taken": False, "holdout": {"asked": True, "passed": False}}
+    assert why(Verdict.CRASHED, "it", {"title": refused}) == "it; v3, run further, led, but the holdout said no"
+    worn = {**refused, "holdout": {"asked": False, "passed": False, "why": "worn out"}}
+    assert "the holdout is worn out" in why(Verdict.CRASHED, "it", {"title": worn})

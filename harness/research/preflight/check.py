@@ -29,8 +29,9 @@ from harness.research.preflight.neighbours import Likeness, near_duplicates
 from harness.research.preflight.power import least_gain, pairs_for
 from harness.research.preflight.running import running
 from harness.research.preflight.tables import ids_of
-from harness.research.screening import ticket_worst_case
+from harness.research.screening import by_task, ticket_worst_case
 from harness.research.session import Session
+from harness.research.staging import Stages
 from harness.research.standing import ROOT
 from harness.research.vault import vault_rollouts, vault_s
 from harness.tree import File, Tree
@@ -321,7 +322,7 @@ def _budget(session: Session, opened_s: float, stored_s: float) -> Finding:
     longest = max(session.rollouts.took.values(), default=0.0)
     workers = session.policy.schedule.workers
     fixed = opened_s + root * longest / workers + vault_s(session) + CLOSING_S
-    alone = most - worst_case(session)  # rollouts of one task each
+    alone = Stages(session).worst_case() if by_task(session) else 0  # rollouts of one task each
     task = longest * AT_ONCE / max(1, len(session.standing.item_ids.get(Split.VISIBLE.value, ()))) if alone else longest
     dear = ((most - alone) * longest + alone * min(task, longest)) / workers + stored_s
     cheap = min(task, longest) / workers + stored_s
