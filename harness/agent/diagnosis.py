@@ -16,7 +16,7 @@ from harness.untrusted import fence, line
 KINDS = ("unresolved", "empty", "unstable", "context", "tools")
 _CONTEXT = re.compile(r"context.{0,20}(length|window|limit|overflow)|maximum context|too many tokens", re.IGNORECASE)
 _TOOLS = re.compile(r"tool error|unknown tool|invalid (tool|argument)|JSONDecodeError", re.IGNORECASE)
-_SHOWN = 3000
+_SHOWN = 4000
 _TRIED = 8
 
 _SAYS = {

@@ -57,8 +57,10 @@ class Functioning:
         order = Order(editor.run, editor.timeout_s, {**self.subject.file.eval.env, SEED_VARIABLE: str(seed)})
         done = await edit(self.boxes, self.spec, order, editor=tree, tree=before, problem=PROBE_PROBLEM)
         now = {entry.path: entry.data for entry in done.entries if entry.kind == "file"}
-        if done.status is Status.OK and now == {b"NOTES.py": before["NOTES.py"].data}:
-            detail = "asked to edit a file, it changed nothing"
+        made = {path: data for path, data in now.items() if data and path != b"NOTES.py"}
+        kept = now.get(b"NOTES.py", b"")
+        if done.status is Status.OK and not made and kept in (b"", before["NOTES.py"].data):
+            detail = "asked to edit a file, it changed nothing" if kept else "asked to edit a file, it removed it"
             return Outcome(Status.AGENT_ERROR, detail=detail, wall_s=done.wall_s, cpu_s=done.cpu_s)
         return Outcome(done.status, detail=done.detail, wall_s=done.wall_s, cpu_s=done.cpu_s)
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
-from harness.box.base import DATA, EVAL, LABELS, OUT, RESULT, WORK, Boxes, BoxSpec, Command
-from harness.errors import ExecTimeoutError, LimitError
+from harness.box.base import DATA, EVAL, LABELS, OUT, RESULT, WORK, Box, Boxes, BoxSpec, Command
+from harness.errors import BoxClosedError, ExecTimeoutError, InfraError, LimitError
 from harness.evaluation.contract import MAX_OUTPUT_BYTES, SEED_VARIABLE
 from harness.evaluation.plausible import implausible
 from harness.evaluation.result import MAX_BYTES, Result, ResultRefusedError, parse_result
@@ -42,8 +42,11 @@ class SplitEvaluation:
             return outcome
         return await self.grade(outcome, written, split)
 
-    async def produce(self, tree: Tree, split: Split, seed: int) -> tuple[Outcome, list[Entry]]:
-        """Run `tree` on the inputs of `split`: how it ended, and the plain files it wrote if that was well."""
+    async def produce(self, tree: Tree, split: Split, seed: int, log: bytes = b"") -> tuple[Outcome, list[Entry]]:
+        """Run `tree` on the inputs of `split`: how it ended, and the plain files it wrote if that was well.
+
+        If it was not, what lies at `log` in /out is all that comes back, where it is a plain file; nothing scores it.
+        """
         settings = self.subject.file.eval
         command = Command(settings.run, settings.timeout_s, WORK, {**settings.env, SEED_VARIABLE: str(seed)})
         async with self.boxes.open(self.spec.running(tree.digest)) as box:
@@ -54,10 +57,10 @@ class SplitEvaluation:
             try:
                 done = await box.exec(command)
             except (ExecTimeoutError, LimitError) as error:
-                return stopped(error), []
+                return stopped(error), await _left(box, log)
             outcome = ended(done)
             if outcome.status is not Status.OK:
-                return outcome, []
+                return outcome, await _left(box, log)
             try:
                 written = await box.get(OUT, max_bytes=MAX_OUTPUT_BYTES)
             except LimitError as error:
@@ -98,6 +101,17 @@ class SplitEvaluation:
             allowed=self.subject.file.eval.range,
             guards=guard_metrics(self.subject.file.eval),
         )
+
+
+async def _left(box: Box, log: bytes) -> list[Entry]:
+    """The log that a failed run left, or nothing: how it failed is known, whatever its box still gives back."""
+    if not log:
+        return []
+    try:
+        written = await box.get(OUT, max_bytes=MAX_OUTPUT_BYTES)
+    except (LimitError, InfraError, BoxClosedError):
+        return []
+    return [entry for entry in written if entry.path == log and entry.kind == "file"]
 
 
 def guard_metrics(settings: EvalTable) -> tuple[str, ...]:

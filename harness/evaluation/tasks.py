@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 
@@ -58,10 +59,11 @@ class TasksEvaluation:
         if name.startswith(PREFIX):
             return await Functioning(self.subject, self.boxes, self._spec()).check(tree, name, seed)
         evaluation = self.alone(split, name)
-        outcome, written = await evaluation.produce(tree, split, seed)
+        visible = split is Split.VISIBLE
+        outcome, written = await evaluation.produce(tree, split, seed, TRACE if visible else b"")
         if outcome.status is Status.OK:
             outcome = await evaluation.grade(outcome, written, split)
-        if outcome.status is Status.OK and split is Split.VISIBLE:
+        if visible:
             outcome = _with_trace(outcome, written)
         return replace(outcome, items={name: outcome.score} if outcome.score is not None else {})
 
@@ -88,13 +90,36 @@ class TasksEvaluation:
         async with anyio.create_task_group() as group:
             for name in names:
                 group.start_soon(one, name)
-        return together(self.subject, [(name, outcomes[name]) for name in names])
+        whole = together(self.subject, [(name, outcomes[name]) for name in names])
+        if split is not Split.VISIBLE or whole.status is not Status.OK:
+            return whole
+        return replace(whole, detail=_bound([(name, outcomes[name]) for name in names], whole.detail))
 
 
 def _with_trace(outcome: Outcome, written: Sequence[Entry]) -> Outcome:
     """The end of the trace that the candidate wrote, for whoever learns from it; nothing scores by it."""
     trace = next((entry.data for entry in written if entry.path == TRACE and entry.kind == "file"), b"")
-    return replace(outcome, detail=clean(trace[-TRACE_BYTES:], TRACE_BYTES)) if trace else outcome
+    if not trace:
+        return outcome
+    if outcome.status is Status.OK:
+        return replace(outcome, detail=clean(trace[-TRACE_BYTES:], TRACE_BYTES))
+    return replace(outcome, detail=f"{outcome.detail}\n{clean(trace[-TRACE_BYTES // 2 :], TRACE_BYTES // 2)}")
+
+
+def _bound(outcomes: Sequence[tuple[str, Outcome]], summary: str) -> str:
+    """The traces of a whole split in one text, below its summary: for whoever learns from them, by `unbound`."""
+    traces = {name: [one.status.value, one.detail] for name, one in outcomes if one.detail or one.score is None}
+    return f"{summary}\n{json.dumps(traces)}" if traces else summary
+
+
+def unbound(detail: str) -> dict[str, tuple[Status, str]]:
+    """How each task of a whole visible split ended and what it said of itself, as `_bound` wrote it down."""
+    _, _, told = detail.partition("\n")
+    try:
+        table: Any = json.loads(told) if told else {}
+        return {str(name): (Status(status), str(text)) for name, (status, text) in table.items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
 
 
 def together(subject: Subject, outcomes: list[tuple[str, Outcome]]) -> Outcome:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from harness.archive.sqlite import SqliteArchive
 from harness.errors import InputError
+from harness.evaluation.tasks import unbound
 from harness.records import Json, Outcome, RolloutKey, Split, Variant, Verdict
 from harness.report.claims import brief, rootless, why
 from harness.report.numbers import part
@@ -217,5 +218,10 @@ def _rollout(key: RolloutKey, _seed: int, outcome: Outcome | None) -> RolloutVie
         score=outcome.score if outcome else None,
         wall_s=outcome.wall_s if outcome else 0.0,
         memory_mb=outcome.memory_mb if outcome else None,
-        detail=clean(outcome.detail) if outcome else "",
+        detail=clean(_brief(outcome.detail)) if outcome else "",
     )
+
+
+def _brief(detail: str) -> str:
+    """What a rollout said of itself, less the traces of a whole split's tasks."""
+    return detail.partition("\n")[0] if unbound(detail) else detail

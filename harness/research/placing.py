@@ -51,7 +51,7 @@ class Placement(Deliberation):
         if refusal is not None or not self.mark:
             return refusal
         earlier = self.session.standing.fingerprints.get(self.mark)
-        twin = self.twin or (f"the same code as v{earlier} but for comments and layout" if earlier is not None else "")
+        twin = self.twin or (same_code(earlier) if earlier is not None else "")
         return self._decision(Verdict.DUPLICATE, twin) if twin else None
 
     @property
@@ -75,6 +75,11 @@ class Placement(Deliberation):
         if again:
             body["again"] = [one.as_json() for one in again]
         return body
+
+
+def same_code(ticket: int) -> str:
+    """What speaks against a child whose fingerprint an earlier ticket's child has."""
+    return f"the same code as v{ticket} but for comments and layout"
 
 
 def island_of(policy: ArchivePolicy, ticket: int) -> int:

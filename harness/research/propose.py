@@ -14,9 +14,11 @@ from harness.archive.base import StoredProposal
 from harness.archive.ledger import canonical
 from harness.errors import AgentError, StropError
 from harness.evaluation.functioning import PREFIX
+from harness.evaluation.tasks import unbound
 from harness.failpoint import failpoint
 from harness.records import Json, RolloutKey, Split, Status
 from harness.repo.door import Refusal, admit, apply_changes, judge
+from harness.research.baseline import REPEATS_WHEN_NOISY
 from harness.research.drawn import Drawn
 from harness.research.merging import Conflict, merge_trees
 from harness.research.seeds import seed_proposal
@@ -134,17 +136,27 @@ def checked(proposal: object) -> Proposal | None:
 async def traces_of(session: Session, tree_id: str, seen: int) -> list[Trace]:
     """How a variant did task by task, from what tickets up to `seen` cite: visible tasks only."""
     found: list[Trace] = []
-    if tree_id == session.standing.variants[ROOT].tree:
-        whole = await session.archive.outcome(str(RolloutKey(tree_id, Split.VISIBLE, 0, 0, "root")))
-        items: Mapping[str, float] = {}
-        if whole is not None and session.policy.archive.mode != "incumbent":
-            items = whole.items
-        found += [Trace(task, 0, Status.OK, score) for task, score in sorted(items.items())]
+    if tree_id == session.standing.variants[ROOT].tree and session.policy.archive.mode != "incumbent":
+        found += await _traces_of_root(session, tree_id)
     for key in session.standing.keys_of(tree_id, seen):
         outcome = await session.archive.outcome(key)
         _, _, _, repeat, _, task = key.split("/", 5)
         if outcome is not None and not task.startswith(PREFIX):
             found.append(Trace(task, int(repeat), outcome.status, outcome.score, outcome.detail))
+    return found
+
+
+async def _traces_of_root(session: Session, tree_id: str) -> list[Trace]:
+    """The root's runs of the whole visible split, task by task: it is run as often as it takes to know its noise."""
+    found: list[Trace] = []
+    for repeat in range(REPEATS_WHEN_NOISY):
+        whole = await session.archive.outcome(str(RolloutKey(tree_id, Split.VISIBLE, repeat, 0, "root")))
+        if whole is None:
+            break
+        told = unbound(whole.detail)
+        for task, score in sorted(whole.items.items()):
+            status, detail = told.get(task, (Status.OK, ""))
+            found.append(Trace(task, repeat, status, score, detail))
     return found
 
 

@@ -7,7 +7,7 @@ from harness.records import Outcome, RolloutKey, Split
 from harness.research.decide import Deliberation, query_rollouts, worst_case
 from harness.research.drawn import Drawn
 from harness.research.novelty import fingerprint, likeness
-from harness.research.placing import Placement
+from harness.research.placing import Placement, same_code
 from harness.research.propose import PROPOSED
 from harness.research.rollouts import same_items
 from harness.research.session import Session
@@ -82,4 +82,5 @@ async def _novelty(session: Session, proposal: StoredProposal, tree: Tree | None
     wanted = session.policy.archive.novelty
     if wanted < 1 and (alike := likeness(parent, tree)) >= wanted:
         return mark, f"too like {proposal.parent}: {alike:.3f}"
-    return mark, ""
+    earlier = session.standing.fingerprints.get(mark)  # last: whether it is there yet may depend on timing
+    return mark, "" if earlier is None else same_code(earlier)

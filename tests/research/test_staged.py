@@ -2,7 +2,7 @@ import pytest
 
 import harness
 from harness.archive.sqlite import SqliteArchive
-from harness.research.evidence.posterior import Share
+from harness.research.evidence.posterior import Share, chance_of
 from harness.research.replay import replay
 from harness.research.verify import verify
 from harness.testing.ladder import write_ladder
@@ -146,3 +146,64 @@ async def test_hgm_measures_while_there_is_little_evidence_and_expands_then(tmp_
     assert any(whom != parent for whom, parent in measured)
     assert (await verify(run.folder)).tickets == 20
     assert (await replay(run.folder)).tickets == 20
+
+
+async def test_code_that_was_judged_before_is_not_run_again_whoever_its_parent_is(tmp_path):
+    subject = write_ladder(tmp_path / "ladder")
+    text = (subject / "strop.toml").read_text()
+    (subject / "strop.toml").write_text(text.replace('["skill.txt"]', '["skill.txt", "notes.py"]'))
+    (subject / "notes.py").write_text("NOTE = 0\n")
+    versions = ["NOTE = 1\n", "NOTE = 2\n", "# another layout\nNOTE  =  1\n"]
+    settings = {"steps": 3, "schedule.workers": 1, "agent.name": "support.agents:Versions", "select.rule": "greedy"}
+    settings |= {"agent.config.path": "notes.py", "agent.config.versions": versions}
+    run = await play(subject, tmp_path / "runs", **settings)
+    first, second, third = await bodies_of(run)
+    assert (first["parent"], second["parent"], third["parent"]) == ("v0", "v1", "v2")
+    assert third["decision"]["verdict"] == "duplicate"
+    assert third["decision"]["reason"] == "the same code as v1 but for comments and layout"
+    archive = await SqliteArchive.view(run.folder)
+    ran = {key.tree for key, _, _ in await archive.rollouts()}
+    await archive.aclose()
+    assert first["proposal"]["tree"] in ran
+    assert third["proposal"]["tree"] not in ran
+
+
+async def test_a_stage_ends_when_its_threshold_is_out_of_reach_and_not_before(tmp_path):
+    plan = [{"tasks": 20, "threshold": 0.9}]
+    shown = {}
+    for doubt in (0.0, 0.05, 0.5):
+        settings = {"steps": 1, "schedule.workers": 1, "stages.plan": plan, "stages.doubt": doubt}
+        run = await play(write_ladder(tmp_path / f"ladder-{doubt}"), tmp_path / "runs", 5, **settings)
+        (body,) = await bodies_of(run)
+        shown[doubt] = body["decision"]["evidence"]["stages"]
+    assert (shown[0.0]["run"], shown[0.0]["stopped"], shown[0.0]["stage"]) == (20, "", 1)
+    assert shown[0.5]["run"] <= shown[0.05]["run"] < 20
+    told = shown[0.05]
+    failed = told["run"] - told["solved"]
+    assert chance_of(18 - told["solved"], 20 - told["run"], Share(told["solved"], failed)) < 0.05
+    assert chance_of(18 - told["solved"], 21 - told["run"], Share(told["solved"], failed - 1)) >= 0.05
+    assert told["stopped"] == f"stage 1 stopped early after {told['run']} tasks"
+
+
+@pytest.mark.parametrize("chosen", ["mean", "lower", "upper"])
+async def test_parents_are_drawn_by_the_chosen_statistic(tmp_path, chosen):
+    settings = {"steps": 14, "select.rule": "greedy", "select.statistic": chosen, "stages.promote": False}
+    run = await play(write_ladder(tmp_path / "ladder"), tmp_path / "runs", 2, **{**settings, "schedule.workers": 1})
+    shares = {"v0": Share(6, 14)}
+    parents = []
+    for body in await bodies_of(run):
+        value = {name: getattr(Values(share), chosen) for name, share in shares.items()}
+        best = max(value.values())
+        assert value[body["parent"]] == pytest.approx(best)
+        parents.append(body["parent"])
+        member = body["archive"].get("member")
+        if member is not None:
+            shares[member["id"]] = Share(member.get("wins", 0), member.get("losses", 0))
+            assert member["score"] == pytest.approx(getattr(Values(shares[member["id"]]), chosen))
+    assert len(set(parents)) > 1
+
+
+class Values:
+    def __init__(self, share):
+        self.mean = share.mean
+        self.lower, self.upper = share.interval()

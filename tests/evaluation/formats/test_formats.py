@@ -8,7 +8,7 @@ from harness.box.choose import choose
 from harness.errors import InputError
 from harness.evaluation.formats.base import task_names
 from harness.evaluation.formats.pinning import pin_tasks
-from harness.evaluation.tasks import TasksEvaluation
+from harness.evaluation.tasks import TasksEvaluation, unbound
 from harness.policy.schema import SubjectFile
 from harness.records import Split, Status
 from harness.tree import File, Tree
@@ -44,6 +44,11 @@ async def outcomes(subject, solve, split=Split.VISIBLE):
     return await evaluation.rollout(Tree({"solve.py": File(solve.encode())}), split, 1)
 
 
+def test_what_is_no_bound_text_has_no_traces_in_it():
+    for text in ("", "one line", "two\nlines", "x\n[1]", 'x\n{"a": 1}', 'x\n{"a": ["odd", "b"]}', 'x\n{"a": ["ok"]}'):
+        assert unbound(text) == {}
+
+
 ROWS = "\n".join(json.dumps({"id": f"q{n}", "question": n, "answer": str(n * n)}) for n in range(4))
 
 
@@ -60,7 +65,8 @@ async def test_a_dataset_hides_its_labels_and_scores_by_task():
     outcome = await outcomes(subject, solve)
     assert outcome.items == {"q0": 1.0, "q1": 1.0, "q2": 0.0, "q3": 0.0}
     assert outcome.score == 0.5
-    assert outcome.detail == "1 of 4 tasks ended without a score"
+    assert outcome.detail.startswith("1 of 4 tasks ended without a score\n")
+    assert unbound(outcome.detail) == {"q3": (Status.AGENT_ERROR, "exit code 5: ")}
 
 
 async def test_when_every_task_fails_there_is_no_score():
