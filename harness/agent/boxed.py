@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from harness.agent import mounts
 from harness.agent.base import Ask, Proposal
 from harness.agent.bench import Bench
+from harness.agent.gist import gist
+from harness.agent.prompt import LINES
 from harness.box.base import TMP, WORK, BoxSpec, Command
 from harness.errors import AgentError, ExecTimeoutError, InfraError, LimitError
 from harness.model.base import PROPOSER, Caller
@@ -75,7 +77,7 @@ async def work(bench: Bench, ask: Ask, job: Job, *, name: str) -> Proposal:
     changed = _changed(ask.tree, entries)
     if not changed:
         raise AgentError(f"{name} changed nothing: exit {done.exit_code}, {_last_words(done)}")
-    memo: dict[str, Json] = {"agent": name, "exit": done.exit_code}
+    memo: dict[str, Json] = {"agent": name, "exit": done.exit_code, LINES: gist(ask.tree, _changes(ask, entries))}
     return Proposal(tree=entries, note=f"{name} edits {', '.join(changed[:4])}", memo=memo)
 
 
@@ -125,6 +127,16 @@ def _without_litter(tree: Tree, found: Iterable[Entry], litter: Sequence[str], a
         if path not in tree and lies(path) and not ask.is_editable(path):
             continue
         yield entry
+
+
+def _changes(ask: Ask, entries: Sequence[Entry]) -> dict[str, bytes | None]:
+    """What it changed of the files it may change; the door names the others."""
+    left = {entry.path.decode("utf-8", "replace"): entry for entry in entries if entry.kind == "file"}
+    edited = {
+        path: entry.data for path, entry in left.items() if path not in ask.tree or ask.tree[path].data != entry.data
+    }
+    gone = {path: None for path in ask.tree if path not in left}
+    return {path: data for path, data in {**edited, **gone}.items() if ask.is_editable(path)}
 
 
 def _changed(tree: Tree, entries: Sequence[Entry]) -> list[str]:

@@ -11,12 +11,14 @@ from harness.agent import prompt
 from harness.agent.base import Ask, Proposal
 from harness.agent.bench import Bench
 from harness.agent.edits import Edits, Unusable, read
+from harness.agent.gist import gist
 from harness.errors import AgentError, InputError
 from harness.model.base import PROPOSER, Caller
 from harness.model.gateway import ask as ask_model
 from harness.model.server import Server
 from harness.model.sse import whole
 from harness.records import Json, Reply
+from harness.tree import Tree
 from harness.untrusted import line
 
 PATH = "/v1/chat/completions"
@@ -109,7 +111,7 @@ class ChatAgent:
                 reason = str(error)
                 said = [*first, *prompt.repair(reply, reason)]
                 continue
-            return _proposal(edits, why, repaired=attempt, lean=lean)
+            return _proposal(ask.tree, edits, why, repaired=attempt, lean=lean)
         raise AgentError(f"no usable edit after {config.repairs + 1} replies: {line(reason, 200)}")
 
     async def _say(self, ask: Ask, messages: list[dict[str, str]]) -> tuple[str, bool]:
@@ -150,7 +152,8 @@ def _error(reply: Reply) -> str:
     return f"HTTP {reply.status}: {line(str(message or ''), 200)}"
 
 
-def _proposal(edits: Edits, why: str, *, repaired: int, lean: int) -> Proposal:
+def _proposal(tree: Tree, edits: Edits, why: str, *, repaired: int, lean: int) -> Proposal:
     touched = ", ".join(sorted(edits.changes)[:3])
     memo: dict[str, Json] = {"format": edits.format, "repaired": repaired, **({"lean": lean} if lean else {})}
+    memo[prompt.LINES] = gist(tree, edits.changes)
     return Proposal(changes=edits.changes, note=why or f"edits {touched}", memo=memo)

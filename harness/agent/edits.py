@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from harness.agent import source, unified
+from harness.agent import literals, source, unified
 from harness.tree import Tree
 
 Format = str
@@ -56,9 +56,9 @@ def read(reply: str, tree: Tree, is_editable: Callable[[str], bool], *, cut: boo
     paths = _Paths(tree, is_editable)
     if _SEARCH.search(text):
         blocks = [_Block(match.start(), match["old"], match["new"]) for match in _SEARCH.finditer(text)]
-        edits = Edits(_search_replace(text, tree, paths, blocks), "search_replace")
+        edits = _search_replace(text, tree, paths, blocks)
     elif _OPEN.search(text):
-        edits = Edits(_search_replace(text, tree, paths, _loose(text, cut)), "search_replace")
+        edits = _search_replace(text, tree, paths, _loose(text, cut))
     elif unified.is_diff(text):
         edits = Edits(_unified(text, tree, paths), "unified_diff")
     elif (pair := _old_and_new(text, tree, paths)) is not None:
@@ -142,8 +142,9 @@ def _loose(text: str, cut: bool) -> list[_Block]:
     return blocks
 
 
-def _search_replace(text: str, tree: Tree, paths: _Paths, blocks: Iterable[_Block]) -> dict[str, bytes | None]:
+def _search_replace(text: str, tree: Tree, paths: _Paths, blocks: Iterable[_Block]) -> Edits:
     laid: dict[str, str] = {}
+    near = False
     last: str | None = None
     for block in blocks:
         path = paths.before(text, block.at) or last or paths.only()
@@ -156,17 +157,19 @@ def _search_replace(text: str, tree: Tree, paths: _Paths, blocks: Iterable[_Bloc
         last = path
         now = laid.get(path) if path in laid else (_text(tree, path) if path in tree else "")
         assert now is not None
-        laid[path] = _replaced(now, block.old, block.new, path)
-    return {path: text.encode() for path, text in laid.items()}
+        laid[path], by_shape = _replaced(now, block.old, block.new, path)
+        near = near or by_shape
+    return Edits({path: text.encode() for path, text in laid.items()}, "literals" if near else "search_replace")
 
 
-def _replaced(now: str, old: str, new: str, path: str) -> str:
+def _replaced(now: str, old: str, new: str, path: str) -> tuple[str, bool]:
+    """(the text with `new` for `old`, whether `old` was found but for its literals). Raises Unusable."""
     if not old.strip():
         if now.strip():
             raise Unusable(f"an empty SEARCH block for {path}, which is not empty")
-        return new
+        return new, False
     if now.count(old) == 1:
-        return now.replace(old, new)
+        return now.replace(old, new), False
     if now.count(old) > 1:
         raise Unusable(f"a SEARCH block is found {now.count(old)} times in {path}; make it longer")
     rows, wanted = now.split("\n"), old.rstrip("\n").split("\n")
@@ -176,12 +179,15 @@ def _replaced(now: str, old: str, new: str, path: str) -> str:
         found = unified.find_lines([_bare(row) for row in rows], [_bare(row) for row in wanted])
         if found is not None and len(made) == len(wanted):
             made = [_commented(row, rows[found + place]) for place, row in enumerate(made)]
+    by_shape = found is None and path.endswith(_CHECKED)
+    if by_shape:
+        found, made = literals.moved(rows, wanted, made, _bare if path.endswith(".py") else str) or (None, made)
     if found is None:
         near = difflib.get_close_matches(next(row for row in wanted if row.strip()), rows, n=1, cutoff=0.5)
         like = f"; the line most like it there is {near[0].strip()!r}" if near else ""
         raise Unusable(f"a SEARCH block is not found in {path}{like}; copy the lines exactly")
     rows[found : found + len(wanted)] = made
-    return "\n".join(rows)
+    return "\n".join(rows), by_shape
 
 
 def _bare(row: str) -> str:
@@ -226,7 +232,7 @@ def _old_and_new(text: str, tree: Tree, paths: _Paths) -> dict[str, bytes | None
     if path is None or path not in tree or not path.endswith(_CHECKED) or not old.strip() or not new.strip():
         return None
     try:
-        return {path: _replaced(_text(tree, path), old, new, path).encode()}
+        return {path: _replaced(_text(tree, path), old, new, path)[0].encode()}
     except Unusable:
         return None
 

@@ -44,6 +44,8 @@ these lines, changed
 >>>>>>> REPLACE"""
 
 LEANEST = 2
+LINES = "lines"  # in a proposal's memo: what it changed
+_MOST_LINES = 3000
 _MOST_SAID = 6000  # characters of a reply that is sent back: a small context must hold it and a new one
 
 
@@ -67,7 +69,8 @@ def messages(ask: Ask, *, history: int, file_bytes: int, extra: str = "", lean: 
     example = line(next((path for path in ask.tree if ask.is_editable(path)), "path/of/file.py"))
     parts.append(
         f"Metric: {line(ask.metric)}, to be {'made smaller' if ask.direction == 'min' else 'made larger'}. "
-        f"You start from {ask.parent.id}, which has {_number(ask.parent.score)}. This is proposal {ask.ticket}."
+        f"You start from {ask.parent.id}, whose {line(ask.metric)} is {_number(ask.parent.score)}. "
+        f"This is proposal {ask.ticket}."
     )
     parts.append(_FORM.replace("path/of/file.py", example))
     system = _RULES.replace("{mark}", mark).replace("path/of/file.py", example)
@@ -81,7 +84,7 @@ def task(ask: Ask, *, history: int, extra: str = "") -> str:
         "Improve the program in the current folder by one change. The change will be measured in a sealed box on data "
         "you do not see, and is kept only if it is really better.",
         f"Metric: {line(ask.metric)}, to be {'made smaller' if ask.direction == 'min' else 'made larger'}. "
-        f"The program as it is has {_number(ask.parent.score)}. This is proposal {ask.ticket}.",
+        f"That of the program as it is: {_number(ask.parent.score)}. This is proposal {ask.ticket}.",
         "Change only these files: "
         + (", ".join(line(path) for path in ask.tree if ask.is_editable(path)) or "new ones")
         + ". A change anywhere else is refused.",
@@ -140,10 +143,13 @@ def _tried(ask: Ask, most: int) -> str:
 def _attempt(attempt: Attempt) -> str:
     note = line(attempt.note, 200) or "no note"
     reason = line(attempt.reason, 200)
-    return (
+    told = (
         f"{attempt.ticket}. from {attempt.parent}: {note} -> {attempt.verdict}, {_number(attempt.score)} "
         f"(its parent {_number(attempt.parent_score)})" + (f"; {reason}" if reason else "")
     )
+    lines = attempt.memo.get(LINES)
+    rows = clean(lines, _MOST_LINES).splitlines() if isinstance(lines, str) else []
+    return "\n".join([told, *(f"   {row}" for row in rows)])
 
 
 def _number(score: float | None) -> str:

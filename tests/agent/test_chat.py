@@ -9,7 +9,7 @@ from model.gateways import opened
 from harness.agent.base import Proposal
 from harness.agent.bench import Bench
 from harness.agent.chat import ChatAgent
-from harness.agent.prompt import messages
+from harness.agent.prompt import messages, task
 from harness.box.base import BoxSpec
 from harness.errors import AgentError, InputError, ModelError
 from harness.records import Verdict
@@ -33,7 +33,11 @@ async def test_it_proposes_what_the_model_wrote():
         proposal = await agent.propose(ask_of(TREE))
     assert proposal.changes == {"train.py": b"RATE = 0.2\nSTEPS = 10\n"}
     assert proposal.note == "a larger step learns faster"
-    assert proposal.memo == {"format": "search_replace", "repaired": 0}
+    assert proposal.memo == {
+        "format": "search_replace",
+        "repaired": 0,
+        "lines": "train.py:\n- RATE = 0.1\n+ RATE = 0.2",
+    }
     assert model.served.bodies[0]["max_tokens"] == 4096
 
 
@@ -122,6 +126,18 @@ def test_the_prompt_tells_files_history_and_reasons_and_is_a_function_of_the_ask
     assert "RATE up -> blocked, no score" in whole
     assert "fewer -> discarded, 2 (its parent 1)" in whole
     assert "made smaller" in whole
+
+
+def test_what_a_try_changed_is_told_line_by_line():
+    tried = Proposal(note="RATE up", memo={"lines": "train.py:\n- RATE = 0.1\n+ RATE = 0.2"})
+    ask = ask_of(TREE, [attempt_of(tried, 1)], ticket=2)
+    for said in (messages(ask, history=5, file_bytes=1000)[1]["content"], task(ask, history=5)):
+        assert (
+            "1. from v0: RATE up -> discarded, 2 (its parent 1)\n   train.py:\n   - RATE = 0.1\n   + RATE = 0.2\n"
+            in said
+        )
+    odd = ask_of(TREE, [attempt_of(Proposal(note="x", memo={"lines": ["no", "text"]}), 1)], ticket=2)
+    assert "no" not in task(odd, history=5).partition("Tried before")[2].partition("from v0")[2]
 
 
 def test_replies_that_could_not_be_used_are_no_history_and_the_form_comes_last():

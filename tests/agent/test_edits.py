@@ -111,14 +111,57 @@ def test_two_fences_are_what_is_there_and_what_should_be_where_the_first_is_foun
     edits = edited(reply, ONE, ["train.py"])
     assert (edits.format, text(edits)) == ("old_and_new", TRAIN.replace("0.1", "0.2"))
     with pytest.raises(Unusable, match="not whole"):
-        edited(reply.replace("RATE = 0.1", "RATE = 0.3"), ONE, ["train.py"])
+        edited(reply.replace("RATE = 0.1", "RATES = 0.1"), ONE, ["train.py"])
     with pytest.raises(Unusable, match="valid Python"):
         edited(reply.replace("RATE = 0.2", "a bigger one"), ONE, ["train.py"])
 
 
 def test_a_block_that_is_not_found_is_told_the_line_most_like_it():
     with pytest.raises(Unusable, match=r"not found in train\.py; the line most like it there is 'RATE = 0\.1'"):
-        edited(block("RATE = 0.15\n", "RATE = 0.2\n"))
+        edited(block("RATES = 0.15\n", "RATES = 0.2\n"))
+
+
+MANY = Tree({"train.py": File(b"RATE = 0.1  # of 1.0\nuse(RATE, 3, 'a', False)\nuse(OTHER, 3)\nuse(OTHER, 4)\n")})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "there"),
+    [
+        ("RATE = 0.155\n", "RATE = 0.24\n", "RATE = 0.24  # of 1.0\n"),
+        ("RATE = 0.05  # mine\n", "RATE = 2e-3\n", "RATE = 2e-3  # of 1.0\n"),
+        ("use(RATE, 7, 'b', True)\n", "use(RATE, 7, 'c', True)\n", "use(RATE, 3, 'c', False)\n"),
+        (
+            "RATE = 0.3\nuse(RATE, 4, 'a', False)\n",
+            "RATE = 0.3\nuse(RATE, 5, 'a', False)\n",
+            "use(RATE, 5, 'a', False)\n",
+        ),
+    ],
+)
+def test_a_change_of_literals_alone_is_made_where_the_line_has_others(old, new, there):
+    edits = edited(block(old, new), MANY)
+    made = text(edits)
+    assert edits.format == "literals"
+    assert there in made
+    assert sum(a != b for a, b in zip(made.splitlines(), MANY["train.py"].data.decode().splitlines(), strict=True)) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("RATE = 0.155\n", "RATE = 0.155 + x\n"),  # more than a literal
+        ("RATE = 0.155\n", "RATE = 0.24\nSTEPS = 3\n"),  # another number of lines
+        ("use(OTHER, 7)\n", "use(OTHER, 8)\n"),  # two places
+        ("7, 8\n", "7, 9\n"),  # nothing but literals
+    ],
+)
+def test_anything_more_or_unclear_is_not_guessed(old, new):
+    with pytest.raises(Unusable, match="not found"):
+        edited(block(old, new), MANY)
+
+
+def test_a_literal_that_is_there_already_changes_nothing():
+    with pytest.raises(Unusable, match="changes nothing"):
+        edited(block("RATE = 0.05\n", "RATE = 0.1\n"), MANY)
 
 
 def test_a_new_file_by_an_empty_search():
@@ -172,7 +215,7 @@ def test_the_only_editable_file_needs_no_name():
         ("Raise the rate to 0.2, it will converge faster.", "only prose"),
         ("RATE = 0.2\nSTEPS = 10\n", "only prose"),
         ("", "only prose"),
-        (block("RATE = 0.5\n", "RATE = 0.2\n"), "not found"),
+        (block("RATES = 0.5\n", "RATES = 0.2\n"), "not found"),
         (block("\n", "RATE = 0.2\n"), "empty SEARCH"),
         (block("RATE = 0.1\n", "RATE = (\n"), "valid Python"),
         (block("RATE = 0.1\n", "RATE = 0.1\n"), "changes nothing"),
