@@ -114,17 +114,19 @@ class IntegrityError(StropError):
 
 
 class BudgetError(StropError):
-    """A reservation of `asked` more `kind` would pass `limit` when `used` is already taken."""
+    """`asked` more `kind` would pass `limit` when `used` is already taken and `kept` has to be left to others."""
 
-    def __init__(self, kind: str, *, limit: float, used: float, asked: float) -> None:
+    def __init__(self, kind: str, *, limit: float, used: float, asked: float, kept: float = 0.0) -> None:
+        others = f" ({kept:.10g} kept for the vault)" if kept else ""
         super().__init__(
-            f"budget {kind}: {used:g} of {limit:g} used, {asked:g} more refused",
+            f"budget {kind}: {used:.10g} of {limit:.10g} used{others}, {asked:.10g} more refused",
             mend=f"a run keeps the budget it began with: start another, with --set budget.{kind}=N or in the policy",
         )
         self.kind = kind
         self.limit = limit
         self.used = used
         self.asked = asked
+        self.kept = kept
 
 
 class AgentError(StropError):

@@ -5,13 +5,51 @@ Every method is one step for the event loop's tasks, so no number of concurrent 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
+
+import anyio
 
 from harness.errors import BudgetError
+from harness.model.base import Caller
 from harness.model.pricing import NANO
 from harness.policy.schema import BudgetPolicy
-from harness.records import Spend, Usage
+from harness.records import ModelCall, Spend, Usage
+
+NOTHING = Spend()
+
+
+class Keeps(Protocol):
+    """Who may not have all of a budget: what a caller has to leave, and whether a refusal says that it is spent."""
+
+    def of(self, caller: Caller) -> Spend:
+        """What must stay free when `caller` is served."""
+        ...
+
+    def ends(self, caller: Caller, error: BudgetError) -> bool:
+        """Whether this refusal means that the budget is spent, and not that the call was out of all proportion."""
+        ...
+
+
+class KeepsNothing:
+    """Whoever comes may have what is left."""
+
+    def of(self, caller: Caller) -> Spend:
+        """See `Keeps`."""
+        return NOTHING
+
+    def ends(self, caller: Caller, error: BudgetError) -> bool:
+        """See `Keeps`."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What the calls of one maker took together, and the most that one of them was held at."""
+
+    spent: Spend = NOTHING
+    largest: Spend = NOTHING
 
 
 @dataclass
@@ -19,7 +57,7 @@ class Allowance:
     """Limits on requests, tokens in, tokens out and money; None is no limit.
 
     `used` is settled, `held` reserved: used + held never passes a limit. An upstream that gives more than it was asked
-    for is counted in full (`overrun`), and everything after it is refused.
+    for is counted in full (`overrun`), and everything after it is refused. `by_maker` is known by (role, variant).
     """
 
     requests: int | None = None
@@ -30,6 +68,8 @@ class Allowance:
     held: Spend = field(default_factory=Spend)
     overrun: Spend = field(default_factory=Spend)
     by_role: dict[str, Spend] = field(default_factory=dict[str, Spend])
+    by_maker: dict[tuple[str, str], Taken] = field(default_factory=dict[tuple[str, str], Taken])
+    _settled: anyio.Event = field(default_factory=anyio.Event)
 
     @classmethod
     def of(cls, budget: BudgetPolicy) -> Allowance:
@@ -37,27 +77,34 @@ class Allowance:
         nano = None if budget.usd is None else int(budget.usd * NANO)
         return cls(budget.requests, budget.tokens_in, budget.tokens_out, nano)
 
-    def restore(self, spent: Iterable[tuple[str, Spend, Spend]]) -> None:
-        """Take over what earlier sessions used: (role, settled, held). What was held and never settled counts in full:
-        nobody knows whether an upstream billed it."""
-        for role, settled, held in spent:
-            self._count(role, settled + held)
+    def restore(self, calls: Iterable[ModelCall]) -> None:
+        """Take over what earlier sessions used. What was held and never settled counts in full: nobody knows whether an
+        upstream billed it."""
+        for call in calls:
+            self._count(Caller(call.ticket, call.role, call.variant), NOTHING, call.spent + call.held)
 
-    def reserve(self, worst: Spend) -> None:
-        """Hold `worst`, all of it or nothing. Raises BudgetError naming the first line that it does not fit."""
-        for kind, limit in self._limits():
-            taken = getattr(self.used, kind) + getattr(self.held, kind)
-            asked = getattr(worst, kind)
-            if limit is not None and taken + asked > limit:
-                scale, name = (NANO, "usd") if kind == "nano_usd" else (1, kind)
-                raise BudgetError(name, limit=limit / scale, used=taken / scale, asked=asked / scale)
+    def reserve(self, worst: Spend, kept: Spend = NOTHING) -> None:
+        """Hold `worst`, all of it or nothing, and leave `kept` free. Raises BudgetError naming the first line that it
+        does not fit."""
+        if (error := self._short(self.used + self.held, worst, kept)) is not None:
+            raise error
         self.held += worst
 
-    def settle(self, role: str, worst: Spend, spent: Spend) -> None:
+    async def hold(self, worst: Spend, kept: Callable[[], Spend]) -> None:
+        """`reserve` once it fits: what fails only for what others hold waits for them. Raises BudgetError."""
+        while self._short(self.used + self.held, worst, kept()) is not None:
+            if (error := self._short(self.used, worst, kept())) is not None:
+                raise error
+            await self._settled.wait()
+        self.held += worst
+
+    def settle(self, caller: Caller, worst: Spend, spent: Spend) -> None:
         """Turn what was held into what was taken."""
         self.held = _less(self.held, worst)
-        self._count(role, spent)
+        self._count(caller, worst, spent)
         self.overrun += _over(spent, worst)
+        self._settled.set()
+        self._settled = anyio.Event()
 
     def usage(self) -> dict[str, Usage]:
         """Every line, reservations left out; dollars for money."""
@@ -74,9 +121,29 @@ class Allowance:
             ("nano_usd", self.nano_usd),
         )
 
-    def _count(self, role: str, spent: Spend) -> None:
+    def _short(self, taken: Spend, worst: Spend, kept: Spend) -> BudgetError | None:
+        for kind, limit in self._limits():
+            used, asked, left = (getattr(one, kind) for one in (taken, worst, kept))
+            if limit is not None and used + asked + left > limit:
+                scale, name = (NANO, "usd") if kind == "nano_usd" else (1, kind)
+                return BudgetError(name, limit=limit / scale, used=used / scale, asked=asked / scale, kept=left / scale)
+        return None
+
+    def _count(self, caller: Caller, worst: Spend, spent: Spend) -> None:
         self.used += spent
-        self.by_role[role] = self.by_role.get(role, Spend()) + spent
+        self.by_role[caller.role] = self.by_role.get(caller.role, NOTHING) + spent
+        before = self.by_maker.get((caller.role, caller.variant), Taken())
+        self.by_maker[caller.role, caller.variant] = Taken(before.spent + spent, most(before.largest, worst))
+
+
+def most(one: Spend, other: Spend) -> Spend:
+    """The larger of each amount."""
+    return Spend(
+        max(one.requests, other.requests),
+        max(one.tokens_in, other.tokens_in),
+        max(one.tokens_out, other.tokens_out),
+        max(one.nano_usd, other.nano_usd),
+    )
 
 
 def _less(whole: Spend, part: Spend) -> Spend:

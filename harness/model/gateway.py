@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from harness.errors import BudgetError, IntegrityError, StropError
-from harness.model.allowance import Allowance
+from harness.model.allowance import Allowance, Keeps, KeepsNothing
 from harness.model.base import TASK, Asked, Caller, Dialect, Journal, Seen, refused
 from harness.model.cassette import Cassette
 from harness.model.dialects import dialect_of, nearest
@@ -35,7 +35,8 @@ class Gateway:
     """Answers calls. `fault` is why the run must stop, once that is so; `recorded_only` never asks an upstream.
 
     `watch` is told of each call that was really made, once it has ended. A `cassette` takes the upstreams' place.
-    `given` names the policy's model that callers of a role get, whatever model they ask for.
+    `given` names the policy's model that callers of a role get, whatever model they ask for. `keeps` says what a caller
+    has to leave of the budget; `refusals` are the first of each caller that say that the budget is spent.
     """
 
     routes: Mapping[str, Route]
@@ -48,7 +49,7 @@ class Gateway:
     stopped: anyio.Event = field(default_factory=anyio.Event)
     waiting: dict[str, str] = field(default_factory=dict[str, str])
     replayed: int = 0
-    refused: BudgetError | None = None
+    keeps: Keeps = field(default_factory=KeepsNothing)
     refusals: dict[Caller, BudgetError] = field(default_factory=dict[Caller, BudgetError])
     watch: Callable[[Seen], None] | None = None
     cassette: Cassette | None = None
@@ -182,7 +183,7 @@ async def open_gateway(
     """
     calls = await journal.calls()
     allowance = Allowance.of(budget)
-    allowance.restore((call.role, call.spent, call.held) for call in calls)
+    allowance.restore(calls)
     offline = recorded_only or cassette is not None
     routes = await anyio.to_thread.run_sync(_routes, models, budget.usd is not None, environment, offline)
     try:

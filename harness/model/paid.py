@@ -52,19 +52,19 @@ class Paid:
 
     async def play(self, cassette: Cassette) -> None:
         """Answer it from a cassette, at what it took when it was recorded; what is not there stops the run."""
-        call, caller = self.call, Caller(self.call.ticket, self.call.role, self.call.variant)
+        call, caller = self.call, self._caller
         if self.gateway.fault is not None:
             await self._refuse(503, "not_recorded", self.gateway.fault.message)
             return
         worst = self._worst()
         try:
-            self.gateway.allowance.reserve(worst)
+            await self._hold(worst)
         except BudgetError as error:
             await self._over_budget(error)
             return
         taped = cassette.take(caller, call.digest)
         spent = Spend() if taped is None else taped.spent
-        self.gateway.allowance.settle(call.role, worst, spent)
+        self.gateway.allowance.settle(caller, worst, spent)
         if taped is None:
             absent = CassetteError(
                 cassette.path, ticket=call.ticket, role=call.role, model=call.model, digest=call.digest
@@ -80,7 +80,7 @@ class Paid:
     def _seen(self, began_ns: int) -> Seen:
         call, route = self.call, self.route
         return Seen(
-            Caller(call.ticket, call.role, call.variant),
+            self._caller,
             route.model,
             route.policy.base_url,
             call.dialect,
@@ -122,11 +122,14 @@ class Paid:
         """One try; None when the caller has its answer, good or bad, and the fault when it may pass."""
         worst = self._worst()
         try:
-            self.gateway.allowance.reserve(worst)
+            await self._hold(worst)
         except BudgetError as error:
             self.route.breaker.abandoned()
             await self._over_budget(error)
             return None
+        except anyio.get_cancelled_exc_class():
+            self.route.breaker.abandoned()
+            raise
         trial = Trial(self.route.upstream, self.route.policy, self.request, self.sink)
         self.call = replace(self.call, held=worst)
         settled = False
@@ -184,14 +187,14 @@ class Paid:
         ins, outs = counted.tokens_in or 0, counted.tokens_out or 0
         cut = estimated and not trial.complete
         spent = Spend(1, ins, outs, price.most(ins, outs) if cut else price.of(counted), estimated)
-        self.gateway.allowance.settle(self.call.role, worst, spent)
+        self.gateway.allowance.settle(self._caller, worst, spent)
         self.call = replace(self.call, held=Spend(), spent=self.call.spent + spent, reply=reply)
         await self.gateway.journal.finish_call(self.call)
 
     async def _over_budget(self, error: BudgetError) -> None:
         self.error = "budget"
-        self.gateway.refused = self.gateway.refused or error
-        self.gateway.refusals[Caller(self.call.ticket, self.call.role, self.call.variant)] = error
+        if self.gateway.keeps.ends(self._caller, error):
+            self.gateway.refusals[self._caller] = error
         reply = refused(self.request.dialect, 429, "insufficient_quota", OVER_BUDGET + error.message)
         self.call = replace(self.call, held=Spend(), reply=reply)
         await self.gateway.journal.begin_call(self.call, b"")  # it is never sent, and may be large
@@ -212,6 +215,13 @@ class Paid:
             "then `strop resume`, or a new run if the policy has to change"
         )
         self.gateway.stop(ModelError(self.route.name, reason=reason, mend=mend))
+
+    @property
+    def _caller(self) -> Caller:
+        return Caller(self.call.ticket, self.call.role, self.call.variant)
+
+    async def _hold(self, worst: Spend) -> None:
+        await self.gateway.allowance.hold(worst, lambda: self.gateway.keeps.of(self._caller))
 
     def _worst(self) -> Spend:
         ins, outs = bound(self.request.body) + self.request.asked.more_in, self.request.asked.most_out

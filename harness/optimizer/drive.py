@@ -21,6 +21,8 @@ async def advance(optimizer: Optimizer, host: Host, config: Mapping[str, Json], 
     try:
         after = await (optimizer.start(host, config) if state is None else optimizer.step(host, state))
     except BudgetError as error:
+        if state is None and error.kind != "rollouts":
+            raise  # a run that has models ends here, and opens its vault
         if state is None:
             raise InputError(
                 f"the budget does not even cover the seed: {error.message}", key="budget", mend="allow more rollouts"

@@ -5,9 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
+
+from pydantic import Field
 
 from harness.errors import BudgetError
+from harness.policy.strict import Strict
 from harness.records import Usage
+
+
+class BudgetPolicy(Strict):
+    """Hard limits: `steps` tickets, `rollouts` runs of the eval, `wall_s` seconds over all sessions.
+
+    `requests`, `tokens_in`, `tokens_out` and `usd` bound what all model calls of the run may take together, proposers
+    and evaluated agents alike; without one, that line is unlimited. Where the eval calls models, at least `vault_share`
+    of each such line is kept for the vault, and more where the rollouts of root and best took more.
+    """
+
+    added: ClassVar[frozenset[str]] = frozenset({"requests", "tokens_in", "tokens_out", "usd", "vault_share"})
+
+    steps: int = Field(default=60, ge=1)
+    rollouts: int = Field(default=1000, ge=1)
+    wall_s: float = Field(default=28_800.0, gt=0)
+    requests: int | None = Field(default=None, ge=0)
+    tokens_in: int | None = Field(default=None, ge=0)
+    tokens_out: int | None = Field(default=None, ge=0)
+    usd: float | None = Field(default=None, ge=0)
+    vault_share: float = Field(default=0.05, ge=0, lt=1)
 
 
 @dataclass

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from harness.limits import Limits
+from harness.policy.budget import BudgetPolicy
 from harness.policy.honest import AnchorTable, GuardTable, PlausibleTable
 from harness.policy.strict import Strict
 from harness.policy.telemetry import TelemetryPolicy
@@ -33,24 +34,6 @@ class AgentPolicy(Strict):
 
     name: str = "search"
     config: dict[str, bool | int | float | str | list[str]] = Field(default_factory=dict)
-
-
-class BudgetPolicy(Strict):
-    """Hard limits: `steps` tickets, `rollouts` runs of the eval, `wall_s` seconds over all sessions.
-
-    `requests`, `tokens_in`, `tokens_out` and `usd` bound what all model calls of the run may take together, proposers
-    and evaluated agents alike; without one, that line is unlimited.
-    """
-
-    added: ClassVar[frozenset[str]] = frozenset({"requests", "tokens_in", "tokens_out", "usd"})
-
-    steps: int = Field(default=60, ge=1)
-    rollouts: int = Field(default=1000, ge=1)
-    wall_s: float = Field(default=28_800.0, gt=0)
-    requests: int | None = Field(default=None, ge=0)
-    tokens_in: int | None = Field(default=None, ge=0)
-    tokens_out: int | None = Field(default=None, ge=0)
-    usd: float | None = Field(default=None, ge=0)
 
 
 class PricePolicy(Strict):

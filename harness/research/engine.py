@@ -13,6 +13,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from harness.archive.base import Commit
+from harness.errors import BudgetError
 from harness.events import RunStopped, TicketDecided, TicketStarted
 from harness.failpoint import failpoint
 from harness.policy.budget import Budget
@@ -27,6 +28,7 @@ from harness.research.propose import propose
 from harness.research.roles import live_roles
 from harness.research.screening import screened, ticket_worst_case
 from harness.research.session import Session
+from harness.research.share import Share
 from harness.research.standing import attempt_of, variant_of
 from harness.research.stop import Stop, stop_rule
 from harness.research.turnstile import Turnstile
@@ -37,11 +39,15 @@ CLOSING_S = 0.5
 
 @dataclass
 class Engine:
-    """One session's search. `wall_used` is the wall time of earlier sessions in seconds, `started` this one's start."""
+    """One session's search. `wall_used` is the wall time of earlier sessions in seconds, `started` this one's start.
+
+    `share` is what it leaves of the model budget, where there is one.
+    """
 
     session: Session
     wall_used: float
     started: float
+    share: Share | None = None
     draining: bool = False
     budget: Budget = field(init=False)
     _parents: Parents = field(init=False)
@@ -62,10 +68,13 @@ class Engine:
         if vault_rollouts(self.session) and not self.session.rollouts.took:
             await self.session.rollouts.recall()
         stop = out_of_time = Stop("wall", "the wall time left is needed to open the vault")
-        with self._wall as wall:
-            self._keep_back()
-            async with anyio.create_task_group() as tickets:
-                stop = await self._issue(tickets)
+        await self._keep_back()
+        try:
+            with self._wall as wall:
+                async with anyio.create_task_group() as tickets:
+                    stop = await self._issue(tickets)
+        except BaseExceptionGroup as errors:
+            stop, wall = _spent(errors), anyio.CancelScope()
         if wall.cancelled_caught:
             stop = out_of_time
         self.session.emit(RunStopped(stop.reason, stop.detail))
@@ -79,8 +88,11 @@ class Engine:
         """Seconds left for work; a little of the budget is kept back to write the end down."""
         return max(0.0, self.session.policy.budget.wall_s - CLOSING_S - self.wall_s())
 
-    def _keep_back(self) -> None:
+    async def _keep_back(self) -> None:
         """End the search while root and best can still be run on the vault."""
+        if self.share is not None:
+            self.share.measure()
+            await self.share.note()
         self._wall.deadline = anyio.current_time() + max(0.0, self.wall_left() - vault_s(self.session))
 
     def usage(self) -> dict[str, Usage]:
@@ -114,9 +126,8 @@ class Engine:
         stop = stop_rule(self.session, ticket, seen)
         if stop is not None:
             return stop
-        models = self.session.models
-        if models is not None and models.gateway.refused is not None:
-            return Stop("models", models.gateway.refused.message)
+        if self.share is not None and (error := self.share.spent()) is not None:
+            return Stop("models", error.message)
         open_tickets = (ticket - seen) * ticket_worst_case(self.session)
         needed = self.session.standing.marks[seen].rollouts + open_tickets + vault_rollouts(self.session)
         if needed > self.session.policy.budget.rollouts:
@@ -157,7 +168,7 @@ class Engine:
         await session.store.anchor(entry.hash, entry.seal, entry.seq)
         failpoint("anchored")
         session.standing.apply_ticket(body)
-        self._keep_back()
+        await self._keep_back()
         self.budget.settle("rollouts", ticket_worst_case(session), len(made.cited) - made.tries)
         if made.tries:
             self.budget.used["rollouts"] = float(session.standing.marks[-1].rollouts)
@@ -187,6 +198,16 @@ class Engine:
         if not isinstance(agent, OptimizerAgent):
             return {}
         return live_roles(self.session.roles, models.gateway if models is not None else None, agent.heard)
+
+
+def _spent(errors: BaseExceptionGroup[BaseException]) -> Stop:
+    """The end of a search under whose rollouts the model budget ran out. Raises what else there is."""
+    budget, rest = errors.split(BudgetError)
+    if rest is not None or budget is None:
+        raise errors
+    while not isinstance(first := budget.exceptions[0], BudgetError):
+        budget = first
+    return Stop("models", first.message)
 
 
 def ticket_body(made: Deliberation, decision: Decision) -> dict[str, Json]:

@@ -129,8 +129,8 @@ class Rollouts:
             outcome = await self._evaluated(key, tree, seed, evaluation)
         if self.models is not None:
             self.models.check()  # an upstream that is down is no fault of this variant's
-            if outcome.status is not Status.OK and caller in self.models.refusals:
-                raise self.models.refusals[caller]  # nor is a budget that ran out under it
+            if caller in self.models.refusals:
+                raise self.models.refusals[caller]  # nor is a budget that ran out under it, whatever came of it
         return outcome
 
     async def _evaluated(self, key: RolloutKey, tree: Tree, seed: int, evaluation: Evaluation | None) -> Outcome:

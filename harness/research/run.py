@@ -19,7 +19,7 @@ from harness.archive.lock import RunLock, holder
 from harness.archive.sqlite import SqliteArchive
 from harness.box.base import Boxes
 from harness.clock import Clock, SystemClock
-from harness.errors import InputError, StorageError, StropError
+from harness.errors import BudgetError, InputError, StorageError, StropError
 from harness.events import Event, RunFinished, RunStarted
 from harness.failpoint import failpoint
 from harness.model.preflight import preflight
@@ -45,6 +45,7 @@ from harness.research.opening import (
 )
 from harness.research.runs import list_runs, new_folder, owner_of, runs_folder
 from harness.research.session import Hold, Session
+from harness.research.share import Share
 from harness.research.sowing import gather
 from harness.research.stop import Stop
 from harness.research.summary import summarize
@@ -281,9 +282,11 @@ async def _end(hold: Hold, reason: str, session_s: float, earlier: float) -> Non
 
 async def _prepare(session: Session, earlier: float, started: float) -> Engine:
     """The engine over a run whose root is measured."""
+    models = session.models
+    share = None if models is None else await Share.of_run(session, models.gateway)
     if not session.standing.marks:
         await measure_root(session, await session.store.write(session.subject.root))
-    return Engine(session, earlier, started)
+    return Engine(session, earlier, started, share)
 
 
 async def _search(engine: Engine) -> Stop:
@@ -304,7 +307,13 @@ async def _close(engine: Engine, stop: Stop) -> None:
     rows = await session.archive.ledger()
     await check_mounts(run_body(rows), rows[0].obs, session.store)
     with anyio.move_on_after(engine.wall_left()) as wall:
-        await open_vault(session)
+        try:
+            await open_vault(session)
+        except BaseExceptionGroup as errors:
+            error = single(errors)
+            if isinstance(error, BudgetError):
+                error.message = f"the vault is not open yet: {error.message}"
+            raise error from None
     if wall.cancelled_caught:
         await leave_vault_shut(session, "the wall time ran out before the vault was open")
 

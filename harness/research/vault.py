@@ -30,12 +30,16 @@ def vault_s(session: Session) -> float:
     took, standing = session.rollouts.took, session.standing
     longest = max(took.values(), default=0.0)
     both = sum(took.get(one.tree, longest) for one in (standing.variants[ROOT], standing.incumbent))
-    sizes = {
-        split: sum(len(file.data) for file in data.inputs.values()) for split, data in session.subject.splits.items()
-    }
-    known = max((size for split, size in sizes.items() if split is not Split.VAULT), default=0)
-    share = max(1.0, sizes.get(Split.VAULT, 0) / known) if known else 1.0
+    measured = [split for split in session.subject.splits if split is not Split.VAULT]
+    share = min((larger(session, split) for split in measured), default=1.0)
     return _MARGIN * share * _repeats(session) * both
+
+
+def larger(session: Session, split: Split) -> float:
+    """How many times the inputs of the vault are as large as those of `split`; at least once."""
+    sizes = {one: sum(len(file.data) for file in data.inputs.values()) for one, data in session.subject.splits.items()}
+    known = sizes.get(split, 0)
+    return max(1.0, sizes.get(Split.VAULT, 0) / known) if known else 1.0
 
 
 async def open_vault(session: Session) -> dict[str, Json]:
