@@ -10,6 +10,7 @@ from typing import Protocol
 from harness.model.tokens import Said
 from harness.records import Json, ModelCall, Reply, Spend
 
+PING = "Answer with the one word: ready"
 PROPOSER, TASK, JUDGE, OPTIMIZER = "proposer", "task", "judge", "optimizer"
 
 
@@ -103,6 +104,10 @@ class Dialect(Protocol):
 
     def named(self, body: Mapping[str, Json], model: str) -> Mapping[str, Json]:
         """The body with the upstream's own name for the model."""
+        ...
+
+    def plainest(self, model: str) -> tuple[str, Mapping[str, Json]]:
+        """(path, body) of the plainest request that `model` can be asked."""
         ...
 
     def keyed(self, key: str) -> Mapping[str, str]:

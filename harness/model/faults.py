@@ -8,11 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.records import Reply
+from harness.untrusted import line
 
 PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
 # said by what stands between us and a model that may be at work
 UNSURE = frozenset({408, 499, 502, 504, 520, 524})
 FINAL = frozenset({401, 402, 403})
+# nothing that takes requests is at that address
+NOWHERE = frozenset({404, 405, 410, 501})
+# how busy it is, and nothing about what was asked
+_BUSY = frozenset({429, 503, 529})
 _QUOTA = (b"insufficient_quota", b"billing_hard_limit", b"credit balance is too low")
 LONGEST_WAIT_S = 3600.0
 
@@ -22,7 +27,8 @@ class Fault(Exception):  # noqa: N818 - most of these pass and are no errors of 
     """An upstream did not answer as it should. `passing` ones are tried again; `final` ones stop the run.
 
     `reply` is what it said, when it said something whole; `wait_s` is how long it asked us to wait. `reached` is False
-    when nothing of the request can have come to it.
+    when nothing of the request can have come to it. `astray` ones are the word of something that is no model's server:
+    of a wrong address, where none was ever heard of there.
     """
 
     reason: str
@@ -32,11 +38,32 @@ class Fault(Exception):  # noqa: N818 - most of these pass and are no errors of 
     wait_s: float | None = None
     reply: Reply | None = None
     reached: bool = True
+    astray: bool = False
+
+    @property
+    def money(self) -> bool:
+        """Whether it says that the account is empty."""
+        return self.status == 402 or _out_of_money(self.reply)
+
+    @property
+    def odd(self) -> bool:
+        """Whether what was asked may be why, as against how busy the upstream is."""
+        return self.reached and self.status not in _BUSY
+
+    @property
+    def said(self) -> str:
+        """The reason, with what the upstream said on one line."""
+        words = "" if self.reply is None else line(self.reply.body, 200)
+        return f"{self.reason}: {words}" if words else self.reason
+
+
+def _out_of_money(reply: Reply | None) -> bool:
+    return reply is not None and reply.status == 429 and any(sign in reply.body for sign in _QUOTA)
 
 
 def fault_of(reply: Reply, headers: Mapping[str, str]) -> Fault:
     """The fault that an HTTP status of 400 and above amounts to."""
-    out_of_money = reply.status == 429 and any(sign in reply.body for sign in _QUOTA)
+    out_of_money = _out_of_money(reply)
     return Fault(
         reason=f"HTTP {reply.status}",
         passing=reply.status in PASSING and not out_of_money,
@@ -44,6 +71,7 @@ def fault_of(reply: Reply, headers: Mapping[str, str]) -> Fault:
         status=reply.status,
         wait_s=retry_after(headers),
         reply=reply,
+        astray=reply.status in NOWHERE,
     )
 
 

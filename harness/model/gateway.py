@@ -1,13 +1,13 @@
 """The gateway: every model call of a run goes through here, whoever makes it and however.
 
-A call is looked up in the journal, reserved, written down, sent, counted, settled, and only then finished towards its
-caller. Faults that pass are waited out; those that do not stop the run (`fault`), and no step is burnt.
+A call is looked up in the journal, reserved, written down, sent, counted, and finished towards its caller while it is
+settled. Faults that pass are waited out; an upstream that answers nobody stops the run (`fault`), and no step is burnt.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -15,10 +15,11 @@ import anyio
 import anyio.to_thread
 
 from harness.errors import BudgetError, IntegrityError, StropError
+from harness.model.account import Account
 from harness.model.allowance import Allowance, Keeps, KeepsNothing
 from harness.model.base import TASK, Asked, Caller, Dialect, Journal, Seen, refused
 from harness.model.cassette import Cassette
-from harness.model.dialects import dialect_of, nearest
+from harness.model.dialects import DIALECTS, dialect_of, nearest
 from harness.model.paid import OVER_BUDGET, Paid, give
 from harness.model.past import Past, unsettled
 from harness.model.route import Route, digest_of, find_route, key_of, route
@@ -37,6 +38,7 @@ class Gateway:
     `watch` is told of each call that was really made, once it has ended. A `cassette` takes the upstreams' place.
     `given` names the policy's model that callers of a role get, whatever model they ask for. `keeps` says what a caller
     has to leave of the budget; `refusals` are the first of each caller that say that the budget is spent.
+    `width` is how many tickets of the run are in flight at once.
     """
 
     routes: Mapping[str, Route]
@@ -54,6 +56,7 @@ class Gateway:
     watch: Callable[[Seen], None] | None = None
     cassette: Cassette | None = None
     given: dict[str, str] = field(default_factory=dict[str, str])
+    width: int = 1
 
     def stop(self, error: StropError) -> None:
         """The run must stop for this; the first such reason counts."""
@@ -115,7 +118,7 @@ class Gateway:
             )
             call = replace(call, call=self.past.number(caller)) if known is None else unsettled(known)
             request = found.request(dialect, path, query, asked, headers or {})
-            paid = Paid(self, found, request, call, sink)
+            paid = Paid(self, found, request, Account(self, found, call, request.body), sink)
             await (paid.run() if self.cassette is None else paid.play(self.cassette))
 
     def _to_be_judged_again(self, caller: Caller, known: ModelCall) -> bool:
@@ -186,6 +189,7 @@ async def open_gateway(
     allowance.restore(calls)
     offline = recorded_only or cassette is not None
     routes = await anyio.to_thread.run_sync(_routes, models, budget.usd is not None, environment, offline)
+    _remember(routes, calls)
     try:
         yield Gateway(routes, journal, allowance, Past(calls), seed, recorded_only, cassette=cassette)
     finally:
@@ -193,6 +197,16 @@ async def open_gateway(
             for one in routes.values():
                 with anyio.move_on_after(2.0):
                     await one.upstream.aclose()
+
+
+def _remember(routes: Mapping[str, Route], calls: Iterable[ModelCall]) -> None:
+    """Which upstreams answered an earlier session, and in which dialect."""
+    dialects = {one.name: one for one in DIALECTS}
+    for call in calls:
+        if call.model in routes and call.reply is not None and call.reply.status == 200:
+            routes[call.model].worked = True
+            if call.dialect != "embeddings":
+                routes[call.model].home = dialects.get(call.dialect)
 
 
 def _routes(

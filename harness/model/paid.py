@@ -1,20 +1,22 @@
-"""One call that the journal does not answer, from its first try to its last: reserved, written down, sent, settled."""
+"""One call that the journal does not answer, from its first try to its last: sent, waited for, answered or given up."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 
 from harness.errors import BudgetError, CassetteError, ModelError
-from harness.model.base import Caller, Seen, refused
+from harness.model.account import Account
+from harness.model.base import Seen, refused
 from harness.model.cassette import Cassette
+from harness.model.doubt import Doubt
 from harness.model.faults import Fault
 from harness.model.route import Route
 from harness.model.sse import framed
-from harness.model.tokens import bound
 from harness.model.trial import Request, Sink, Trial
 from harness.records import ModelCall, Reply, Spend
 from harness.streams import stream
@@ -23,7 +25,10 @@ if TYPE_CHECKING:
     from harness.model.gateway import Gateway
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
-
+# so many tries in vain, and it is asked whether the request itself is why
+_ODD = 6
+# so many refusals, and no answer yet, raise the same question about all that is asked
+_REBUFFS = 3
 
 # how every refusal of our own budget begins, in the journal too
 OVER_BUDGET = "strop: "
@@ -36,10 +41,19 @@ class Paid:
     gateway: Gateway
     route: Route
     request: Request
-    call: ModelCall
+    account: Account
     sink: Sink
-    cached_in: int = 0
     error: str = "cancelled"
+    _sent: float = 0.0
+    _doubt: Doubt = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._doubt = Doubt(self.account, self.request.dialect)
+
+    @property
+    def call(self) -> ModelCall:
+        """The call as it stands in the journal."""
+        return self.account.call
 
     async def run(self) -> None:
         """Answer it; then tell who watches, however it ended."""
@@ -52,13 +66,13 @@ class Paid:
 
     async def play(self, cassette: Cassette) -> None:
         """Answer it from a cassette, at what it took when it was recorded; what is not there stops the run."""
-        call, caller = self.call, self._caller
+        call, caller = self.call, self.account.caller
         if self.gateway.fault is not None:
             await self._refuse(503, "not_recorded", self.gateway.fault.message)
             return
-        worst = self._worst()
+        worst = self.account.worst(self.request)
         try:
-            await self._hold(worst)
+            await self.account.hold(worst)
         except BudgetError as error:
             await self._over_budget(error)
             return
@@ -72,133 +86,148 @@ class Paid:
             self.gateway.stop(absent)
             await self._refuse(503, "not_recorded", absent.message)
             return
-        self.call = replace(call, spent=spent, reply=taped.reply)
-        await self.gateway.journal.begin_call(replace(self.call, reply=None), self.request.body)
-        await self.gateway.journal.finish_call(self.call)
+        call = replace(call, spent=spent, reply=taped.reply)
+        await self.gateway.journal.begin_call(replace(call, reply=None), self.request.body)
+        await self.gateway.journal.finish_call(call)
+        self.account.call = call
         await give(self.sink, taped.reply)
 
     def _seen(self, began_ns: int) -> Seen:
         call, route = self.call, self.route
         return Seen(
-            self._caller,
+            self.account.caller,
             route.model,
             route.policy.base_url,
             call.dialect,
             self.request.asked.most_out,
             began_ns,
             call.spent,
-            self.cached_in,
+            self.account.cached_in,
             self.error,
         )
 
     async def _run(self) -> None:
-        give_up = time.monotonic() + self.route.policy.patience_s
+        route, gateway = self.route, self.gateway
+        began = time.monotonic()
         tries = 0
         while True:
-            if self.gateway.fault is not None:
-                await self._refuse(503, "upstream_down", self.gateway.fault.message)
+            if gateway.fault is not None:
+                await self._refuse(503, "upstream_down", gateway.fault.message)
+                return
+            if route.breaker.resting and not await self._rested(began):
                 return
             tries += 1
-            if self.route.breaker.resting:
-                try:
-                    with anyio.fail_after(max(0.0, give_up - time.monotonic())):
-                        await self.route.breaker.admit()
-                except TimeoutError:
-                    await self._give_up("it stayed down")
-                    return
-            async with self.route.slots:
+            async with route.slots:
                 fault = await self._try()
             if fault is None:
-                self.gateway.waiting.pop(self.route.name, None)
                 return
             pause = self._pause(fault, tries)
-            if time.monotonic() + pause > give_up:
-                await self._give_up(fault.reason)
-                return
-            self.gateway.waiting[self.route.name] = fault.reason
+            late = time.monotonic() + pause > began + route.policy.patience_s
+            if late or (fault.odd and tries % _ODD == 0):
+                if await self._doubt.answers(self._sent if late else began, fault):
+                    await self._alone(fault)
+                    return
+                if time.monotonic() + pause > self._patient_until(began):
+                    await self._give_up(fault.reason)
+                    return
+            gateway.waiting[route.name] = fault.reason
             await anyio.sleep(pause)
+
+    async def _rested(self, began: float) -> bool:
+        """Wait while the upstream rests; False when it stayed down for so long that the run was stopped."""
+        breaker = self.route.breaker
+        while breaker.resting and self.gateway.fault is None:
+            left = self._patient_until(began) - time.monotonic()
+            if left <= 0 and breaker.down:
+                await self._give_up("it stayed down")
+                return False
+            if await breaker.turn(max(left, 1.0)):
+                try:
+                    await self._doubt.ask()
+                except BudgetError:
+                    return True  # the call itself tells the budget's end
+        return True
+
+    def _patient_until(self, began: float) -> float:
+        """Patience counts from the last request that was answered, whoever's: until then nothing was down."""
+        return max(began, self.route.good_at) + self.route.policy.patience_s
 
     async def _try(self) -> Fault | None:
         """One try; None when the caller has its answer, good or bad, and the fault when it may pass."""
-        worst = self._worst()
-        try:
-            await self._hold(worst)
-        except BudgetError as error:
-            self.route.breaker.abandoned()
-            await self._over_budget(error)
-            return None
-        except anyio.get_cancelled_exc_class():
-            self.route.breaker.abandoned()
-            raise
         trial = Trial(self.route.upstream, self.route.policy, self.request, self.sink)
-        self.call = replace(self.call, held=worst)
-        settled = False
+        self._sent = time.monotonic()
         try:
-            await self.gateway.journal.begin_call(self.call, self.request.body)
-            reply = await trial.run()
-            self.route.breaker.succeeded()
-            self.route.worked = True
-            settled = True
-            await self._settle(worst, trial, reply)
-            self.error = ""
+            await self.account.spend(trial, partial(self._end, trial))
+        except BudgetError as error:
+            await self._over_budget(error)
         except Fault as fault:
-            settled = True
             self.error = str(fault.status) if fault.reply is not None else "upstream"
-            return await self._failed(fault, worst, trial)
-        finally:
-            if not settled:
-                # the caller went away, or the disk did
-                with anyio.CancelScope(shield=True):
-                    self.route.breaker.abandoned()
-                    await self._settle(worst, trial, None)
-        await self._finish(reply, trial)
+            return await self._failed(fault, trial)
+        else:
+            self.error = ""
         return None
 
-    async def _finish(self, reply: Reply, trial: Trial) -> None:
+    async def _end(self, trial: Trial, reply: Reply) -> None:
+        self.route.answered(self._sent, self.request.dialect)
+        self.route.worked = True
+        self.route.breaker.succeeded()
+        self.gateway.waiting.pop(self.route.name, None)
         if not trial.started:
             await self.sink.start(reply.status, reply.media)
         await self.sink.chunk(trial.tail, last=True)
 
-    async def _failed(self, fault: Fault, worst: Spend, trial: Trial) -> Fault | None:
-        kept = fault.reply if not fault.passing and not fault.final and not trial.started else None
-        await self._settle(worst, trial, kept)
-        if fault.passing:
-            self.route.breaker.failed(fault.wait_s)
-        else:
-            self.route.breaker.abandoned()
+    async def _failed(self, fault: Fault, trial: Trial) -> Fault | None:
+        astray = fault.astray and not self.route.worked
+        passing = fault.passing and not astray
+        who = self.call.ticket, self.call.role
+        if passing and self.route.doubts(who):
+            self.route.suspects.add(who)
+            self.route.breaker.failed()
         if trial.started:
             # what the client has cannot be taken back: say so in the stream, and end it
             said = self.request.dialect.error(502, "stream_cut", fault.reason)
             await self.sink.chunk(framed(said, "error"), last=True)
             return None
-        if fault.passing:
+        if passing:
             return fault
-        if fault.final or (fault.status == 404 and not self.route.worked):
-            self._stop(f"{fault.reason}: {_excerpt(fault.reply)}")
-        dialect = self.request.dialect
-        await give(self.sink, fault.reply or refused(dialect, fault.status, "upstream_error", fault.reason))
+        if (fault.final or astray) and not await self._doubt.answers(self._sent, fault):
+            self._stop(fault.said)
+            await give(self.sink, self._refusal(fault))
+        else:
+            await self._alone(fault)
         return None
 
-    async def _settle(self, worst: Spend, trial: Trial, reply: Reply | None) -> None:
-        """What the try took, in the budget and on disk."""
-        counted, estimated = await trial.counted(worst.tokens_in)
-        self.cached_in += counted.cached_in
-        price = self.route.price
-        ins, outs = counted.tokens_in or 0, counted.tokens_out or 0
-        cut = estimated and not trial.complete
-        spent = Spend(1, ins, outs, price.most(ins, outs) if cut else price.of(counted), estimated)
-        self.gateway.allowance.settle(self._caller, worst, spent)
-        self.call = replace(self.call, held=Spend(), spent=self.call.spent + spent, reply=reply)
-        await self.gateway.journal.finish_call(self.call)
+    async def _alone(self, fault: Fault) -> None:
+        """This call fails and no other does, unless no call ever fared better."""
+        reply = self._refusal(fault)
+        self.gateway.waiting.pop(self.route.name, None)
+        if await self._hopeless(fault):
+            self._stop(f"{fault.said} (and no call was answered yet)")
+        else:
+            await self.account.keep(reply)
+        await give(self.sink, reply)
+
+    async def _hopeless(self, fault: Fault) -> bool:
+        """Whether nothing was answered yet, to several tickets one after the other, or not even a plain request."""
+        route = self.route
+        if route.worked:
+            return False
+        route.rebuffs.append(self.call.ticket)
+        if len(set(route.rebuffs)) >= max(_REBUFFS, self.gateway.width + 2):
+            return True
+        return len(route.rebuffs) % _REBUFFS == 0 and not await self._doubt.answers(self._sent, fault)
+
+    def _refusal(self, fault: Fault) -> Reply:
+        return fault.reply or refused(self.request.dialect, fault.status, "upstream_error", fault.reason)
 
     async def _over_budget(self, error: BudgetError) -> None:
         self.error = "budget"
-        if self.gateway.keeps.ends(self._caller, error):
-            self.gateway.refusals[self._caller] = error
+        if self.gateway.keeps.ends(self.account.caller, error):
+            self.gateway.refusals[self.account.caller] = error
         reply = refused(self.request.dialect, 429, "insufficient_quota", OVER_BUDGET + error.message)
-        self.call = replace(self.call, held=Spend(), reply=reply)
-        await self.gateway.journal.begin_call(self.call, b"")  # it is never sent, and may be large
-        await self.gateway.journal.finish_call(self.call)
+        call = self.account.call = replace(self.call, held=Spend(), reply=reply)
+        await self.gateway.journal.begin_call(call, b"")  # it is never sent, and may be large
+        await self.gateway.journal.finish_call(call)
         await give(self.sink, reply)
 
     async def _give_up(self, reason: str) -> None:
@@ -216,17 +245,6 @@ class Paid:
         )
         self.gateway.stop(ModelError(self.route.name, reason=reason, mend=mend))
 
-    @property
-    def _caller(self) -> Caller:
-        return Caller(self.call.ticket, self.call.role, self.call.variant)
-
-    async def _hold(self, worst: Spend) -> None:
-        await self.gateway.allowance.hold(worst, lambda: self.gateway.keeps.of(self._caller))
-
-    def _worst(self) -> Spend:
-        ins, outs = bound(self.request.body) + self.request.asked.more_in, self.request.asked.most_out
-        return Spend(1, ins, outs, self.route.price.most(ins, outs))
-
     def _pause(self, fault: Fault, tries: int) -> float:
         """Seconds before the next try: what the upstream asked for, else doubling, with jitter of a quarter."""
         draw = stream(self.gateway.seed, "retry", self.call.digest, tries).uniform(0.75, 1.25)
@@ -238,9 +256,3 @@ async def give(sink: Sink, reply: Reply) -> None:
     """A whole reply at once."""
     await sink.start(reply.status, reply.media)
     await sink.chunk(reply.body, last=True)
-
-
-def _excerpt(reply: Reply | None) -> str:
-    from harness.untrusted import line  # noqa: PLC0415 - only faults need it
-
-    return "" if reply is None else line(reply.body, 200)

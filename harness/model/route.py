@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -22,6 +25,7 @@ from harness.policy.schema import ModelPolicy
 from harness.records import Json
 
 DEFAULT = "default"
+CAUSELESS, BELIEVED_S = 3, 60.0
 # what clients put in to be told apart by, and no part of what is asked
 _VOLATILE = ("user", "metadata", "client_metadata", "prompt_cache_key", "safety_identifier")
 
@@ -38,11 +42,42 @@ class Route:
     slots: anyio.CapacityLimiter
     breaker: Breaker = field(default_factory=Breaker)
     worked: bool = False
+    """Whether a call of the run was ever answered."""
+    home: Dialect | None = None
+    """The last dialect it wrote an answer in."""
+    good_at: float = -math.inf
+    """When the latest of the requests that were answered was sent, as a monotonic time in seconds."""
+    asking: anyio.Lock = field(default_factory=anyio.Lock)
+    cleared_at: float = -math.inf
+    suspects: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
+    """(ticket, role) of the calls that failed since the last answer."""
+    causeless: Counter[tuple[int, str]] = field(default_factory=Counter[tuple[int, str]])
+    """How often they raised a doubt and the upstream answered."""
+    rebuffs: list[int] = field(default_factory=list[int])
+    """The tickets whose calls it refused, one for each, while it never answered one."""
 
     @property
     def model(self) -> str:
         """The upstream's own name for the model."""
         return self.policy.model or self.name
+
+    def answered(self, sent: float, dialect: Dialect) -> None:
+        """A request that was sent at `sent` was answered."""
+        self.good_at = max(self.good_at, sent)
+        self.suspects.clear()
+        if dialect.name != "embeddings":
+            self.home = dialect
+
+    def cleared(self) -> None:
+        """The upstream answers: it was not at fault for what its suspects were not answered."""
+        self.cleared_at = time.monotonic()
+        self.causeless.update(self.suspects)
+        self.suspects.clear()
+
+    def doubts(self, who: tuple[int, str]) -> bool:
+        """Whether what befalls `who` says anything about the upstream: not after a few doubts without cause, for a
+        while."""
+        return self.causeless[who] < CAUSELESS or time.monotonic() - self.cleared_at > BELIEVED_S
 
     def request(self, dialect: Dialect, path: str, query: str, asked: Asked, headers: Mapping[str, str]) -> Request:
         """What goes out for `asked`."""

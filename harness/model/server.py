@@ -163,6 +163,8 @@ class _HttpSink:
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def chunk(self, data: bytes, *, last: bool = False) -> None:
+        if self._ended:
+            return  # the disk failed behind it: the run hears of that
         self.quiet = False
         self._ended = last
         if self._failing:

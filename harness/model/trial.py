@@ -1,7 +1,7 @@
 """One try of one call: sent, read, counted; handed on as it comes when it is a stream.
 
 Deadlines hold on connecting, on the first byte, between bytes and on the whole. What ends a stream is held back, so
-that the caller can make the reply durable before the client sees its end; all that comes before goes on as it came.
+that it is counted before the client sees its end and asks again; all that comes before goes on as it came.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class Trial:
             self._keep(raw)
 
     def _keep(self, raw: bytes) -> None:
-        """Put an event where it goes: on, or, once the reply has come to its end, behind the disk."""
+        """Put an event where it goes: on, or, once the reply has come to its end, behind the count."""
         raw = self.request.without_key(raw)
         self._body += raw
         self._events += 1

@@ -86,6 +86,7 @@ async def models_of(
             serve(gateway) as server,
         ):
             gateway.given.update(given(policy.agent.name, policy.agent.config))
+            gateway.width = policy.schedule.workers
             yield server
     finally:
         with anyio.CancelScope(shield=True):

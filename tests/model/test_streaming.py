@@ -6,6 +6,7 @@ import anyio
 import pytest
 from model.gateways import CHAT, reached
 
+from harness.errors import StorageError
 from harness.model.base import MemoryJournal
 from harness.testing.model_shapes import SHAPES
 from harness.testing.scripted_model import ScriptedModel
@@ -41,30 +42,49 @@ class Gated(MemoryJournal):
 
 
 @pytest.mark.parametrize("path", BODIES)
-async def test_all_but_the_end_goes_on_at_once_and_the_end_waits_for_the_disk(path):
+async def test_a_stream_goes_on_to_its_end_at_once_and_is_counted_when_its_reader_asks_again(path):
+    """The disk is behind; the budget is not, and what is written next is written behind it."""
     journal = Gated()
-    told = bytearray()
-    async with ScriptedModel("one two three") as model, reached(model, journal=journal) as (_, client):
-
-        async def read():
-            prefix = "/v1beta/" if path.startswith("models") else "/v1/"
-            async with client.stream("POST", prefix + path, json=BODIES[path]) as reply:
-                async for piece in reply.aiter_raw():
-                    told.extend(piece)
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(read)
-            with anyio.fail_after(10):
-                await journal.asked.wait()
-                while b"two" not in told:  # noqa: ASYNC110 - the client tells nobody
-                    await anyio.sleep(0.01)
-            await anyio.sleep(0.1)
-            before = told.decode()
+    prefix = "/v1beta/" if path.startswith("models") else "/v1/"
+    budget = {"tokens_out": 8 + 3}
+    async with (
+        ScriptedModel("one two three") as model,
+        reached(model, journal=journal, budget=budget, max_output_tokens=8) as (server, client),
+    ):
+        body = {**BODIES[path], "max_tokens": 8} if path == "messages" else BODIES[path]
+        with anyio.fail_after(10):
+            told = (await client.post(prefix + path, json=body)).text
+            assert ENDS[path] in told
+            assert journal.asked.is_set()
+            assert [call.reply for call in await journal.calls()] == [None]
+            used = server.gateway.allowance
+            assert (used.used.tokens_out, used.held.tokens_out) == (3, 0)
+            again = await client.post(prefix + path, json=body)
+            assert again.status_code == 200
             journal.open.set()
-    assert ENDS[path] not in before
-    assert "[DONE]" not in before
-    assert ENDS[path] in told.decode()
-    assert told.decode().startswith(before)
+            while any(call.reply is None for call in await journal.calls()):  # noqa: ASYNC110 - it tells nobody
+                await anyio.sleep(0.01)
+    assert len(await journal.calls()) == 2
+    assert model.served.requests == 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_disk_that_fails_behind_the_end_of_a_reply_stops_the_run(stream):
+    class Full(MemoryJournal):
+        async def finish_call(self, call):
+            await anyio.sleep(0.05)
+            raise StorageError("run.db", reason="no space left")
+
+    async with ScriptedModel() as model, reached(model, journal=Full()) as (server, client):
+        reply = await client.post("/v1/chat/completions", json={**CHAT, "stream": stream})
+        with anyio.fail_after(5):
+            await server.gateway.stopped.wait()
+        with pytest.raises(StorageError):
+            server.gateway.check()
+        again = await client.post("/v1/chat/completions", json={**CHAT, "temperature": 0.5})
+    assert reply.status_code == 200
+    assert again.status_code == 503
+    assert model.served.requests == 1
 
 
 async def test_the_first_words_do_not_wait_for_the_next():

@@ -410,11 +410,11 @@ said = json.load(urllib.request.urlopen(request))""",
 async def test_a_first_call_that_is_refused_for_good_ends_the_run_in_the_middle_of_its_rollout(tmp_path, mode):
     strop = STROP.replace("timeout_s = 30", "timeout_s = 600")
     subject = make_toy(tmp_path / "toy", train=SLOW, strop=strop)
-    async with ScriptedModel("7", modes=[mode]) as model:
+    async with ScriptedModel("7", modes=[mode] * 9) as model:
         chosen = {**settings(model), "agent.name": "search"}
         with anyio.fail_after(120), pytest.raises(ModelError, match=f"HTTP {mode}") as caught:
             await play(open_run(subject, workers=1, overrides=chosen, runs=tmp_path / "runs", run_id="r"))
-    assert model.served.requests == 1
+    assert model.served.requests == 2  # the call, and the plainest request there is
     assert "or a new run if the policy has to change" in caught.value.mend
     archive = await SqliteArchive.view(tmp_path / "runs" / "r")
     assert [outcome for _, _, outcome in await archive.rollouts() if outcome is not None] == []

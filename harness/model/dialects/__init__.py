@@ -10,7 +10,8 @@ from harness.model.dialects.embeddings import Embeddings
 from harness.model.dialects.gemini import Gemini
 from harness.model.dialects.responses import Responses
 
-DIALECTS: tuple[Dialect, ...] = (Chat(), Responses(), Completions(), Embeddings(), Anthropic(), Gemini())
+CHAT = Chat()
+DIALECTS: tuple[Dialect, ...] = (CHAT, Responses(), Completions(), Embeddings(), Anthropic(), Gemini())
 
 
 def dialect_of(path: str) -> Dialect | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.model.base import Asked, Counted
+from harness.model.base import PING, Asked, Counted
 from harness.model.dialects import allowed
 from harness.model.dialects.fields import capped, count, must_list, named_in, rows, table
 from harness.model.tokens import Said
@@ -56,6 +56,9 @@ class Anthropic:
 
     def keyed(self, key: str) -> Mapping[str, str]:
         return {"x-api-key": key} if key else {}
+
+    def plainest(self, model: str) -> tuple[str, Mapping[str, Json]]:
+        return "/v1/messages", {"model": model, "messages": [{"role": "user", "content": PING}]}
 
     def tally(self, asked: Asked) -> AnthropicTally:
         return AnthropicTally()

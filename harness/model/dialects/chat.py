@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.model.base import Asked, Counted
+from harness.model.base import PING, Asked, Counted
 from harness.model.dialects import allowed
 from harness.model.dialects.fields import capped, copies, must_list, one_limit, options, rows, table
 from harness.model.dialects.openai import OpenAi, usage_of
@@ -35,6 +35,9 @@ class Chat(OpenAi):
             dropped = wanted.get("include_usage") is not True
             laid["stream_options"] = {**wanted, "include_usage": True}
         return Asked(stream, laid, most * copies(body, "n"), dropped, more)
+
+    def plainest(self, model: str) -> tuple[str, Mapping[str, Json]]:
+        return self.path, {"model": model, "messages": [{"role": "user", "content": PING}]}
 
     def tally(self, asked: Asked) -> ChatTally:
         return ChatTally()

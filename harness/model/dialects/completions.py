@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.model.base import Asked
+from harness.model.base import PING, Asked
 from harness.model.dialects import allowed
 from harness.model.dialects.chat import ChatTally
 from harness.model.dialects.fields import capped, copies, one_limit, options, rows
@@ -31,6 +31,9 @@ class Completions(OpenAi):
             dropped = wanted.get("include_usage") is not True
             laid["stream_options"] = {**wanted, "include_usage": True}
         return Asked(stream, laid, most * prompts * copies(body, "n", "best_of"), dropped)
+
+    def plainest(self, model: str) -> tuple[str, Mapping[str, Json]]:
+        return self.path, {"model": model, "prompt": PING}
 
     def tally(self, asked: Asked) -> ChatTally:
         return ChatTally()

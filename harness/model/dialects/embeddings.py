@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.model.base import Asked, Counted
+from harness.model.base import PING, Asked, Counted
 from harness.model.dialects import allowed
 from harness.model.dialects.openai import OpenAi, usage_of
 from harness.model.tokens import Said
@@ -21,6 +21,9 @@ class Embeddings(OpenAi):
         if body.get("input") is None:
             raise ValueError("input must be given")
         return Asked(stream=False, body=allowed.kept(body, allowed.EMBEDDINGS), most_out=0)
+
+    def plainest(self, model: str) -> tuple[str, Mapping[str, Json]]:
+        return self.path, {"model": model, "input": PING}
 
     def tally(self, asked: Asked) -> _Tally:
         return _Tally()

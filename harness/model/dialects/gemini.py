@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from harness.model.base import Asked, Counted
+from harness.model.base import PING, Asked, Counted
 from harness.model.dialects import allowed
 from harness.model.dialects.fields import capped, copies, count, must_list, options, rows, table
 from harness.model.tokens import Said
@@ -56,6 +56,9 @@ class Gemini:
 
     def keyed(self, key: str) -> Mapping[str, str]:
         return {"x-goog-api-key": key} if key else {}
+
+    def plainest(self, model: str) -> tuple[str, Mapping[str, Json]]:
+        return "/v1beta/models/any:generateContent", {"contents": [{"role": "user", "parts": [{"text": PING}]}]}
 
     def tally(self, asked: Asked) -> GeminiTally:
         return GeminiTally()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.model.base import Asked, Counted
+from harness.model.base import PING, Asked, Counted
 from harness.model.dialects import allowed
 from harness.model.dialects.fields import capped, rows, table
 from harness.model.dialects.openai import OpenAi, usage_of
@@ -29,6 +29,9 @@ class Responses(OpenAi):
             more += allowed.parts_tokens(item.get("content")) + allowed.parts_tokens(item.get("output"))
         laid, most = capped(found, ("max_output_tokens",), "max_output_tokens", cap)
         return Asked(body.get("stream") is True, laid, most, more_in=more)
+
+    def plainest(self, model: str) -> tuple[str, Mapping[str, Json]]:
+        return self.path, {"model": model, "input": PING}
 
     def tally(self, asked: Asked) -> ResponsesTally:
         return ResponsesTally()
