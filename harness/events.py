@@ -30,11 +30,12 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class RootMeasured:
-    """The root's visible metric, and whether two runs of it agreed."""
+    """The root's visible metric, and whether two runs of it agreed. `interval` is a posterior's, at 95 %."""
 
     score: float
     deterministic: bool
     noise: float
+    interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ class RolloutFinished:
 class TicketDecided:
     """A ticket is committed. `score` is its visible metric, `incumbent` the incumbent after it.
 
+    The intervals are at 95 %, of posteriors: None where the eval is run whole.
+
     `roles` tells of an optimizer's run what each role took so far: {role: {"model", "requests", ...}}.
     """
 
@@ -68,6 +71,8 @@ class TicketDecided:
     counts: Mapping[str, int]
     budget: Mapping[str, Usage]
     surprises: int
+    interval: tuple[float, float] | None = None
+    incumbent_interval: tuple[float, float] | None = None
     roles: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
 

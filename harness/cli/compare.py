@@ -127,6 +127,7 @@ def _compare_runs(
 
     from harness.cli.output import print_json
     from harness.records import Split
+    from harness.report.numbers import measured
     from harness.research.versus import compared
 
     for flag, value in misplaced.items():
@@ -141,13 +142,14 @@ def _compare_runs(
         return
     for row in found:
         control = "" if row["control"] == "none" else f"  ({row['control']})"
+        known = measured(cast("float", row["mean"]), cast("list[float] | None", row["interval"]))
         if "gain" not in row:
-            typer.echo(f"{row['run']}  best {row['best']}  {row['mean']:.4g} on {on}  (baseline){control}")
+            typer.echo(f"{row['run']}  best {row['best']}  {known} on {on}  (baseline){control}")
             continue
         low, high = cast("list[float]", row["ci"])
         exact = f", exact p {row['p_mcnemar']:.3g}" if "p_mcnemar" in row else ""
         typer.echo(
-            f"{row['run']}  best {row['best']}  {row['mean']:.4g}  gain {row['gain']:+.4g} [{low:+.4g}, {high:+.4g}]"
+            f"{row['run']}  best {row['best']}  {known}  gain {row['gain']:+.4g} [{low:+.4g}, {high:+.4g}]"
             f" over {row['examples']} examples, p {row['p_bootstrap']:.3g}{exact}{control}"
         )
     if on == "holdout":

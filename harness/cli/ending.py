@@ -24,7 +24,7 @@ from harness.report.claims import (
     vault_claim,
     working_tree_claim,
 )
-from harness.report.numbers import as_float, change, number, part
+from harness.report.numbers import as_float, change, interval, number, part
 from harness.untrusted import line
 
 if TYPE_CHECKING:
@@ -113,4 +113,7 @@ def run_name(summary: Mapping[str, Json]) -> str:
 
 
 def _visible(side: Mapping[str, Json]) -> str:
-    return f"{side['id']} {number(side.get('metric'))} on visible" if side else "not measured yet"
+    if not side:
+        return "not measured yet"
+    between = interval(side.get("interval"))
+    return f"{side['id']} {number(side.get('metric'))}{f' {between}' if between else ''} on visible"

@@ -66,7 +66,7 @@ async def _rows(runs: Path) -> list[dict[str, Json]]:
 def _print_rows(rows: list[dict[str, Json]], runs: Path) -> None:
     from harness.cli.output import console, print_rows
     from harness.report.claims import rootless
-    from harness.report.numbers import as_float, change, number, part
+    from harness.report.numbers import as_float, change, interval, number, part
     from harness.untrusted import line
 
     if not rows:
@@ -80,8 +80,8 @@ def _print_rows(rows: list[dict[str, Json]], runs: Path) -> None:
                 str(row["run_id"]),
                 "the root has no score" if rootless(row) else str(row["state"]),
                 f"{steps.get('done', '')}/{steps.get('limit', '')}" if steps else "",
-                number(root.get("metric")),
-                number(best.get("metric")),
+                f"{number(root.get('metric'))} {interval(root.get('interval'))}".rstrip(),
+                f"{number(best.get('metric'))} {interval(best.get('interval'))}".rstrip(),
                 change(as_float(best.get("metric")), as_float(root.get("metric"))),
                 line(str(row.get("subject") or ""), 80),
             ]

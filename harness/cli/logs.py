@@ -160,7 +160,14 @@ def _shown(view: RunView, name: str) -> dict[str, object]:
 
     ticket = view.ticket(name)
     if ticket is None:
-        return {"variant": view.root.id, "tree": view.root.tree, "score": view.root.score, "ticket": None, "patch": ""}
+        return {
+            "variant": view.root.id,
+            "tree": view.root.tree,
+            "score": view.root.score,
+            "interval": view.root_interval,
+            "ticket": None,
+            "patch": "",
+        }
     rollouts = [asdict(rollout) for rollout in view.rollouts_of(ticket)]
     return {**ticket_json(ticket), "patch": ticket.patch, "rollouts": rollouts}
 
@@ -169,17 +176,18 @@ def _print_log(view: RunView) -> None:
     from rich.text import Text
 
     from harness.cli.output import VERDICT_STYLE, print_rows
-    from harness.report.numbers import change, metric
+    from harness.report.numbers import change, measured
 
     columns = ("ticket", "variant", "parent", "verdict", view.metric, "change", "note")
-    rows: list[list[str | Text]] = [["", view.root.id, "", "root", metric(view.root.score), "", "as it was given"]]
+    known = measured(view.root.score, view.root_interval)
+    rows: list[list[str | Text]] = [["", view.root.id, "", "root", known, "", "as it was given"]]
     rows += [
         [
             f"t{ticket.ticket}",
             ticket.variant or "",
             ticket.parent,
             Text(ticket.verdict, style=VERDICT_STYLE.get(ticket.verdict, "")),
-            metric(ticket.score),
+            measured(ticket.score, ticket.interval),
             change(ticket.score, ticket.parent_score),
             _noted(ticket),
         ]
@@ -200,7 +208,7 @@ def _print_shown(view: RunView, name: str) -> None:
 
     from harness.cli.output import console
     from harness.report.claims import evidence_rows
-    from harness.report.numbers import metric
+    from harness.report.numbers import measured, metric
     from harness.untrusted import line
 
     out = functools.partial(console().print, soft_wrap=True)
@@ -209,13 +217,13 @@ def _print_shown(view: RunView, name: str) -> None:
     out(f"{shown['variant'] or name} of run {view.run_id}", style="bold")
     out(f"  tree      {shown['tree'] or 'none: the proposal was refused'}")
     if ticket is None:
-        out(f"  {view.metric} {metric(view.root.score)}; the root, as it was given")
+        out(f"  {view.metric} {measured(view.root.score, view.root_interval)}; the root, as it was given")
         return
     out(f"  verdict   {ticket.verdict}: {ticket.reason}")
     if ticket.why != ticket.reason:
         out(f"  why       {ticket.why}")
     out(f"  parent    {ticket.parent} ({view.metric} {metric(ticket.parent_score)})")
-    out(f"  {view.metric:<9} {metric(ticket.score)}")
+    out(f"  {view.metric:<9} {measured(ticket.score, ticket.interval)}")
     out(f"  note      {ticket.note}")
     for violation in ticket.violations:
         out(f"  violation {violation}", style="red")

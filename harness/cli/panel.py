@@ -14,7 +14,7 @@ from rich.text import Text
 from harness.cli.output import VERDICT_STYLE
 from harness.cli.progress import Progress, said
 from harness.report.claims import role_claims
-from harness.report.numbers import change, count, duration, metric
+from harness.report.numbers import change, count, duration, measured
 from harness.untrusted import line
 
 if TYPE_CHECKING:
@@ -103,13 +103,17 @@ def _standing(progress: Progress) -> Text:
     started = progress.started
     assert started is not None
     text = Text()
-    text.append(f"{started.metric} ({started.direction})  root {metric(progress.root, 'being measured')}")
+    text.append(f"{started.metric} ({started.direction})  root {_root(progress)}")
     text.append(f"  best {progress.incumbent} ")
-    text.append(metric(progress.incumbent_score), style="bold")
+    text.append(measured(progress.incumbent_score, progress.incumbent_interval), style="bold")
     text.append(f"  {change(progress.incumbent_score, progress.root)}", style="green")
     if progress.noisy:
         text.append("  noisy metric: gains are confirmed on fresh pairs", style="dim")
     return text
+
+
+def _root(progress: Progress) -> str:
+    return "being measured" if progress.root is None else measured(progress.root, progress.root_interval)
 
 
 def _roles(progress: Progress) -> list[tuple[str, str]]:
@@ -138,6 +142,6 @@ def _decision(event: TicketDecided) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(f"{event.decision.variant or 't' + str(event.decision.ticket):>5} ")
     text.append(f"{event.decision.verdict:<11} ", style=VERDICT_STYLE.get(event.decision.verdict, ""))
-    text.append(f"{metric(event.score):<10} ")
+    text.append(f"{measured(event.score, event.interval):<10} ")
     text.append(said(event, 120), style="dim")
     return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
@@ -22,7 +22,7 @@ from harness.events import (
     TicketStarted,
 )
 from harness.report.claims import brief, role_claims, title_claim
-from harness.report.numbers import as_float, change, duration, metric, part
+from harness.report.numbers import as_float, change, duration, measured, part
 from harness.untrusted import line
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class Progress:
     noisy: bool = False
     incumbent: str = "v0"
     incumbent_score: float | None = None
+    root_interval: Sequence[float] | None = None
+    incumbent_interval: Sequence[float] | None = None
     counts: Mapping[str, int] = field(default_factory=dict[str, int])
     budget: Mapping[str, Usage] = field(default_factory=dict[str, "Usage"])
     surprises: int = 0
@@ -58,6 +60,7 @@ class Progress:
                 self.started = event
             case RootMeasured():
                 self.root = self.incumbent_score = event.score
+                self.root_interval = self.incumbent_interval = event.interval
                 self.noisy = not event.deterministic
             case TicketStarted():
                 self.in_flight.add(event.ticket)
@@ -77,12 +80,14 @@ class Progress:
         self.root = as_float(root.get("metric"))
         self.incumbent = str(incumbent.get("id") or self.incumbent)
         self.incumbent_score = as_float(incumbent.get("metric"))
+        self.root_interval, self.incumbent_interval = _ends(root), _ends(incumbent)
         self.counts = {name: int(as_float(count) or 0) for name, count in part(summary, "counts").items()}
         self.surprises = int(as_float(holdout.get("surprises")) or 0)
 
     def _decided(self, event: TicketDecided) -> None:
         self.in_flight.discard(event.decision.ticket)
         self.incumbent, self.incumbent_score = event.incumbent, event.incumbent_score
+        self.incumbent_interval = event.incumbent_interval
         self.counts, self.budget, self.surprises = event.counts, event.budget, event.surprises
         self.roles = event.roles
         self.decided_here += 1
@@ -107,6 +112,11 @@ class Progress:
         left = pace * max(0, self.limit - self.done)
         wall = self.budget.get("wall_s")
         return left if wall is None or wall.limit is None else min(left, max(0.0, wall.limit - wall.used))
+
+
+def _ends(side: Mapping[str, Json]) -> list[float] | None:
+    found = side.get("interval")
+    return [as_float(one) or 0.0 for one in found] if isinstance(found, list) else None
 
 
 class Display(Protocol):
@@ -178,7 +188,7 @@ def plain_line(progress: Progress, event: Event) -> str:
             text = _started_line(event)
         case RootMeasured():
             sure = "deterministic" if event.deterministic else f"noise {event.noise:.3g}"
-            text = f"root v0 {metric(event.score)} ({sure})"
+            text = f"root v0 {measured(event.score, event.interval)} ({sure})"
         case TicketDecided():
             text = _decision_line(progress, event)
         case RunStopped():
@@ -205,14 +215,15 @@ def _started_line(event: RunStarted) -> str:
 def _decision_line(progress: Progress, event: TicketDecided) -> str:
     width = len(str(progress.limit))
     eta = progress.eta_s
-    best = f"best {event.incumbent} {metric(event.incumbent_score)} {change(event.incumbent_score, progress.root)}"
+    known = measured(event.incumbent_score, event.incumbent_interval)
+    best = f"best {event.incumbent} {known} {change(event.incumbent_score, progress.root)}"
     told = "  ".join(
         part
         for part in (
             f"[{progress.done:>{width}}/{progress.limit}]",
             f"{event.decision.variant or 't' + str(event.decision.ticket):<5}",
             f"{event.decision.verdict:<10}",
-            f"{metric(event.score):<10}",
+            f"{measured(event.score, event.interval):<10}",
             best.rstrip(),
             f"eta {duration(eta)}" if eta is not None else "",
             said(event, 80),

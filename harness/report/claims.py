@@ -38,7 +38,9 @@ def claims(summary: Mapping[str, Json]) -> list[Claim]:
         number(root.get("metric")),
         number(best.get("metric")),
         change(as_float(best.get("metric")), as_float(root.get("metric"))),
-        "seen by the search: optimistic",
+        "seen by the search: optimistic" + ("; posterior means" if best.get("interval") else ""),
+        interval(root.get("interval")),
+        interval(best.get("interval")),
     )
     opened = [side for side in (part(vault, "root"), part(vault, "best")) if side]
     if len(opened) < 2:

@@ -29,7 +29,7 @@ from harness.report.claims import (
     vault_claim,
     working_tree_claim,
 )
-from harness.report.numbers import count, duration, metric, part
+from harness.report.numbers import count, duration, measured, metric, part
 from harness.report.plots import COLOURS, metric_figure, tree_figure, tree_width
 from harness.report.view import RunView, TicketView, load
 
@@ -65,6 +65,7 @@ def render(view: RunView) -> str:
         budget=_budget(view.summary),
         colours={str(verdict): colour for verdict, colour in COLOURS.items()},
         diff_lines=diff_lines,
+        measured=measured,
         tickets=list(reversed(view.tickets)),
         counts=sorted(Counter(str(ticket.verdict) for ticket in view.tickets).items()),
         patch=view.patch,

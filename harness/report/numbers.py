@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -69,6 +69,12 @@ def words(value: Json) -> str:
     if isinstance(value, float):
         return metric(value)
     return "none" if value is None else str(value)
+
+
+def measured(value: float | None, between: Sequence[float] | None) -> str:
+    """A metric, and its interval where it has one."""
+    ends = interval([*between]) if between is not None else ""
+    return f"{metric(value)} {ends}".rstrip()
 
 
 def interval(value: Json) -> str:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from harness.records import Variant, Verdict
+from harness.report.numbers import measured
 from harness.report.view import RunView, TicketView
 from harness.untrusted import line
 
@@ -153,6 +154,7 @@ def ancestry(name: str, by_id: Mapping[str, Variant]) -> list[str]:
 def _incumbent_trace(view: RunView) -> dict[str, object]:
     xs = [0, *(ticket.ticket for ticket in view.tickets)]
     ys = [view.root.score, *(ticket.incumbent_score for ticket in view.tickets)]
+    intervals = [None, *(ticket.incumbent_interval for ticket in view.tickets)]
     names = [view.root.id, *(ticket.incumbent for ticket in view.tickets)]
     return {
         "type": "scatter",
@@ -160,9 +162,9 @@ def _incumbent_trace(view: RunView) -> dict[str, object]:
         "name": "incumbent",
         "x": xs,
         "y": ys,
-        "text": names,
+        "text": [f"{name}: {measured(y, one)}" for name, y, one in zip(names, ys, intervals, strict=True)],
         "line": {"color": _BLUE, "width": 2.5, "shape": "hv"},
-        "hovertemplate": "incumbent %{text}: %{y:.6g}<extra></extra>",
+        "hovertemplate": "incumbent %{text}<extra></extra>",
     }
 
 
@@ -188,7 +190,7 @@ def _verdict_trace(
 
 
 def _hover(ticket: TicketView, metric: str) -> str:
-    score = "no metric" if ticket.score is None else f"{metric} {ticket.score:.6g}"
+    score = "no metric" if ticket.score is None else f"{metric} {measured(ticket.score, ticket.interval)}"
     return f"t{ticket.ticket} {ticket.verdict}: {score}<br>{_plotly_text(ticket.note or ticket.reason)}"
 
 
@@ -199,6 +201,7 @@ def _nodes(
     line_of_best: set[str],
 ) -> dict[str, object]:
     few = len(view.variants) <= 100
+    known = {ticket.variant: ticket.interval for ticket in view.tickets}
     verdict = shown[0].verdict
     return {
         "type": "scatter",
@@ -209,7 +212,7 @@ def _nodes(
         "text": [variant.id if few or variant.id in line_of_best else "" for variant in shown],
         "textposition": "middle right",
         "hovertext": [
-            f"{variant.id}: {'no metric' if variant.score is None else format(variant.score, '.6g')}"
+            f"{variant.id}: {'no metric' if variant.score is None else measured(variant.score, known.get(variant.id))}"
             f"<br>{_plotly_text(variant.note)}"
             for variant in shown
         ],

@@ -15,7 +15,7 @@ from harness.errors import InputError
 from harness.evaluation.tasks import unbound
 from harness.records import Json, Outcome, RolloutKey, Split, Variant, Verdict
 from harness.report.claims import brief, rootless, why
-from harness.report.numbers import part
+from harness.report.numbers import as_float, part
 from harness.report.patches import Patches
 from harness.research.cross_check import fold
 from harness.research.standing import ROOT, Standing
@@ -31,7 +31,8 @@ class TicketView:
     """One decided ticket. `score` is the visible metric, `incumbent` the incumbent after it.
 
     `evidence` is what the decision rests on, the holdout's part included: it is for people, never for a proposer.
-    `at` is when it was decided; `patch` is the unified diff against the parent, encoded and capped.
+    `at` is when it was decided; `patch` is the unified diff against the parent, encoded and capped. The intervals are
+    posteriors', at 95 %: None where the eval is run whole.
     """
 
     ticket: int
@@ -49,6 +50,8 @@ class TicketView:
     incumbent_score: float | None
     at: str
     patch: str
+    interval: tuple[float, float] | None = None
+    incumbent_interval: tuple[float, float] | None = None
 
     @property
     def why(self) -> str:
@@ -101,6 +104,12 @@ class RunView:
     @property
     def direction(self) -> str:
         return str(self.summary["direction"])
+
+    @property
+    def root_interval(self) -> list[float] | None:
+        """The root's at 95 %, where it is known task by task."""
+        found = part(self.summary, "root").get("interval")
+        return [as_float(one) or 0.0 for one in found] if isinstance(found, list) else None
 
     def variant(self, name: str) -> Variant:
         """The variant called `name`: an id, `root` or `best`. Raises InputError."""
@@ -200,6 +209,8 @@ def _ticket(row: LedgerEntry, standing: Standing, diffs: Mapping[int, str]) -> T
         incumbent_score=standing.reference[incumbent],
         at=str(row.obs.get("at", "")),
         patch=diffs.get(number, ""),
+        interval=standing.intervals.get(attempt.variant or ""),
+        incumbent_interval=standing.intervals.get(incumbent),
     )
 
 

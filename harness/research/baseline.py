@@ -13,8 +13,11 @@ from harness.policy.schema import Policy
 from harness.records import Json, Outcome, RolloutKey, Split, Status
 from harness.research.evidence.gate import noise
 from harness.research.evidence.paired import guard_values
+from harness.research.evidence.posterior import Share
 from harness.research.rollouts import cite
 from harness.research.session import Session
+from harness.research.staging import by_task, posterior, value_of
+from harness.research.standing import ROOT
 from harness.untrusted import line
 
 REPEATS_WHEN_NOISY = 4
@@ -38,7 +41,8 @@ async def measure_root(session: Session, tree: str) -> None:
         more = [RolloutKey(tree, Split.VISIBLE, repeat, 0, "root") for repeat in range(2, REPEATS_WHEN_NOISY)]
         outcomes += await _run(session, more)
         keys += more
-    scores = [outcome.score for outcome in outcomes if outcome.score is not None]
+    seen = list(outcomes)
+    scores = [outcome.score for outcome in seen if outcome.score is not None]
     score = scores[0] if deterministic else math.fsum(scores) / len(scores)
     item_ids: dict[str, Json] = {Split.VISIBLE.value: [*sorted(outcomes[0].items)]}
     if held is not None:
@@ -53,9 +57,25 @@ async def measure_root(session: Session, tree: str) -> None:
         "holdout": held.score if held else None,
         "item_ids": item_ids,
     }
+    if by_task(session):
+        body["tasks"] = posterior(session, root_share(session, [one for one in seen if one.status is Status.OK]))
     await session.hold.append("root", body)
     session.standing.apply_root(body, tree)
-    session.emit(RootMeasured(score, deterministic, session.standing.noise))
+    interval = session.standing.intervals.get(ROOT)
+    session.emit(RootMeasured(session.standing.reference[ROOT], deterministic, session.standing.noise, interval))
+
+
+def root_values(session: Session, runs: Sequence[Outcome]) -> dict[str, float]:
+    """Each visible task's mean over the root's runs of the whole split, larger is better, in [0, 1]."""
+    names = sorted(runs[0].items)
+    return {name: math.fsum(value_of(session, one.items[name]) for one in runs) / len(runs) for name in names}
+
+
+def root_share(session: Session, runs: Sequence[Outcome]) -> Share:
+    """The root's evidence: a task counts once, however often it was run."""
+    values = root_values(session, runs)
+    wins = math.fsum(values.values())
+    return Share(wins, len(values) - wins)
 
 
 def _check_guards(session: Session, root: Outcome) -> None:

@@ -13,7 +13,7 @@ from harness.records import Variant
 from harness.research.decide import Deliberation
 from harness.research.evidence.posterior import Share
 from harness.research.session import Session
-from harness.research.staging import Climb, Stages
+from harness.research.staging import Climb, Stages, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,17 @@ async def contest(session: Session, rivals: Sequence[Rival]) -> Title:
     holder = session.standing.incumbent
     whole = len(Stages(session).plan())
     best = session.standing.members[holder.id]
-    known = Share(best.wins, best.losses).mean
+    known = shown(session, Share(best.wins, best.losses))
+    least = session.policy.gate.min_effect
     title = Title()
     for rival in sorted(rivals, key=lambda one: -one.climb.share.mean):
-        mean, asked = rival.climb.share.mean, rival.asked
+        mean, asked = shown(session, rival.climb.share), rival.asked
+        gain = session.gate.gain(mean, known)
         asked.reference = mean
-        asked.evidence["screen"] = {"candidate": mean, "incumbent": known, "gain": mean - known}
-        if title.winner or rival.climb.stage < whole or mean <= known:
+        asked.evidence["screen"] = {"candidate": mean, "incumbent": known, "gain": gain}
+        if least:
+            asked.evidence["screen"]["needed"] = least
+        if title.winner or rival.climb.stage < whole or gain <= 0 or gain < least * (1 - 1e-9):
             continue
         asked.surprised = len(title.led)
         title = replace(title, led=(*title.led, rival.name))

@@ -189,6 +189,8 @@ class Engine:
                 counts=dict(standing.counts),
                 budget=self.usage(),
                 surprises=standing.marks[-1].surprises,
+                interval=standing.intervals.get(decision.variant or ""),
+                incumbent_interval=standing.intervals.get(standing.incumbent.id),
                 roles=self._roles(),
             )
         )

@@ -161,6 +161,9 @@ async def lineage_of(folder: Path) -> tuple[Lineage, Standing]:
 
 
 def _root_evidence(rows: Sequence[LedgerEntry], standing: Standing, outcome: Outcome | None) -> tuple[float, float]:
+    root: Any = next(row.body for row in rows if row.kind == "root")
+    if "tasks" in root:
+        return root["tasks"]["solved"], root["tasks"]["run"] - root["tasks"]["solved"]
     run: Any = next(row.body for row in rows if row.kind == "run")
     settings = run["subject"]["eval"]
     allowed = settings["range"]

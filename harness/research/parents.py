@@ -8,15 +8,15 @@ import numpy as np
 
 from harness.policy.schema import ArchivePolicy, SelectPolicy
 from harness.records import RolloutKey, Split
+from harness.research.baseline import REPEATS_WHEN_NOISY
 from harness.research.drawn import Drawn
 from harness.research.placing import island_of, root_member
 from harness.research.population import Change, Island, Population
-from harness.research.screening import by_task
 from harness.research.seeds import sown_parent
 from harness.research.select import BestOnly, Dgm, Greedy, Hgm, HyperAgents, Pareto, Rule, Uniform
 from harness.research.session import Session
 from harness.research.staged import staged_root
-from harness.research.staging import Stages
+from harness.research.staging import Stages, by_task
 from harness.research.standing import ROOT
 from harness.streams import stream
 
@@ -46,8 +46,10 @@ class Parents:
             return parents
         root = session.standing.variants[ROOT]
         tree = await session.store.read(root.tree)
-        outcome = await session.rollouts.run(RolloutKey(root.tree, Split.VISIBLE, 0, 0, "root"), tree)
-        member = staged_root(session, outcome) if by_task(session) else root_member(session, outcome)
+        times = REPEATS_WHEN_NOISY if by_task(session) and not session.standing.deterministic else 1
+        keys = [RolloutKey(root.tree, Split.VISIBLE, repeat, 0, "root") for repeat in range(times)]
+        runs = await session.rollouts.run_all(keys, tree)
+        member = staged_root(session, runs) if by_task(session) else root_member(session, runs[0])
         parents.population.announce(Change(0, member))
         if not any(ROOT in change.gone for change in session.standing.changes):
             session.standing.members[ROOT] = member

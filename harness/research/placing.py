@@ -147,14 +147,16 @@ def evidence(outcome: Outcome, direction: Direction, allowed: tuple[float, float
     return wins, len(found) - wins
 
 
-def accepts(session: Session, member: Member) -> bool:
-    """Whether a functioning child enters the archive at all."""
+def accepts(session: Session, member: Member, root: float | None = None) -> bool:
+    """Whether a functioning child enters the archive at all. `root` is the root's score as members have theirs."""
     policy = session.policy.archive
     if policy.mode != "keep_better":
         return True
-    root = session.standing.variants[ROOT].score
-    assert root is not None
-    return member.score >= _good(session, root) - policy.margin - _ROUNDING
+    if root is None:
+        measured = session.standing.variants[ROOT].score
+        assert measured is not None
+        root = _good(session, measured)
+    return member.score >= root - policy.margin - _ROUNDING
 
 
 def leaving(session: Session, new: Member, *, keep: str | None, again: Sequence[Member] = ()) -> tuple[str, ...]:

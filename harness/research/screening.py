@@ -12,7 +12,7 @@ from harness.research.propose import PROPOSED
 from harness.research.rollouts import same_items
 from harness.research.session import Session
 from harness.research.staged import StagedPlacement
-from harness.research.staging import Climb, Stages
+from harness.research.staging import Climb, Stages, by_task
 from harness.tree import Tree
 
 
@@ -35,16 +35,6 @@ async def screened(session: Session, proposal: StoredProposal, drawn: Drawn) -> 
     made = StagedPlacement(session, proposal, tree, None, mark=mark, twin=twin, other=drawn.other, climb=climb)
     made.promoted, made.whom = promoted, drawn.promoted
     return made
-
-
-def by_task(session: Session) -> bool:
-    """Whether variants are run task by task."""
-    evaluation = session.rollouts.evaluation
-    return session.policy.archive.mode != "incumbent" and bool(getattr(evaluation, "tasks", _none)(Split.VISIBLE))
-
-
-def _none(split: Split) -> list[str]:
-    return []
 
 
 def ticket_worst_case(session: Session) -> int:

@@ -266,6 +266,13 @@ def goodness(score: float, direction: str, allowed: tuple[float, float] | None) 
     return 1.0 - share if direction == "min" else share
 
 
+def restored(good: float, direction: str, allowed: tuple[float, float] | None) -> float:
+    """What `goodness` was made of."""
+    if allowed is None:
+        return -good if direction == "min" else good
+    return allowed[0] + (1.0 - good if direction == "min" else good) * (allowed[1] - allowed[0])
+
+
 def _columns(scores: Sequence[float | None], children: Sequence[int]) -> tuple[Floats, Floats]:
     values, counts = list(scores), list(children)
     if len(values) != len(counts):

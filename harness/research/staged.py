@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from harness.evaluation.functioning import PREFIX
 from harness.records import Decision, Json, Outcome, RolloutKey, Split, Status, Verdict
+from harness.research.baseline import root_values
 from harness.research.contest import Rival, contest, promoted_rival
 from harness.research.decide import BY_STATUS
 from harness.research.evidence.posterior import Share
@@ -16,7 +17,7 @@ from harness.research.placing import Placement, accepts, everywhere, leaving
 from harness.research.population import Member
 from harness.research.rollouts import cite
 from harness.research.session import Session
-from harness.research.staging import Climb, Stages
+from harness.research.staging import Climb, Stages, posterior, shown
 from harness.research.standing import ROOT
 from harness.untrusted import line
 
@@ -60,15 +61,17 @@ class StagedPlacement(Placement):
         if not any(outcome.status is Status.OK for outcome in ended):
             reason = f"does not function: no task of {len(ended)} ended by itself: {ended[0].detail}"
             return self._decision(Verdict.CRASHED, line(reason, 300))
-        self.evidence["stages"] = told(self.climb)
+        self.evidence["stages"] = told(self.session, self.climb)
         return None
 
     def _place(self, climb: Climb, winner: str) -> Decision:
-        session, share = self.session, climb.share
-        self.screen = RolloutKey(str(self.proposal.tree), Split.VISIBLE), Outcome(Status.OK, share.mean)
+        session = self.session
+        score = shown(session, climb.share)
+        self.screen = RolloutKey(str(self.proposal.tree), Split.VISIBLE), Outcome(Status.OK, score)
         member = staged_member(session, self._name, self.proposal.ticket, self._line(), climb)
         kept = winner == self._name
-        if not kept and not accepts(session, member):
+        root = session.standing.members.get(ROOT)  # gone at most from a capped archive, which accepts everybody
+        if not kept and not accepts(session, member, root.score if root is not None else None):
             return self._decision(Verdict.DISCARDED, "worse than the root by more than the margin")
         self.member, self.gone = member, leaving(session, member, keep=winner or None, again=self.again)
         if kept:
@@ -94,7 +97,12 @@ class StagedPlacement(Placement):
     def _tell(self, again: Rival, *, taken: bool) -> None:
         """What came of one that was promoted beside the child and led, as evidence of its own."""
         self.cited += again.asked.cited
-        self.evidence[TITLE] = {"variant": again.name, **told(again.climb), **again.asked.evidence, "taken": taken}
+        self.evidence[TITLE] = {
+            "variant": again.name,
+            **told(self.session, again.climb),
+            **again.asked.evidence,
+            "taken": taken,
+        }
         self.champion = again.name if taken else ""
 
     def _cite_all(self, climb: Climb) -> None:
@@ -120,11 +128,10 @@ def staged_member(session: Session, name: str, ticket: int, parents: tuple[str, 
     return Member(name, ticket, parents, statistic(session, share), share.wins, share.losses, items, climb.stage)
 
 
-def staged_root(session: Session, outcome: Outcome) -> Member:
-    """The root as a member: its first run of the whole visible split, task by task, counts as run to the end."""
-    stages = Stages(session)
-    values = {task: stages.value(Outcome(Status.OK, score)) or 0.0 for task, score in sorted(outcome.items.items())}
-    return everywhere(session, staged_member(session, ROOT, 0, (), Climb(values, stage=len(stages.plan()))))
+def staged_root(session: Session, runs: Sequence[Outcome]) -> Member:
+    """The root as a member: its runs of the whole visible split, task by task, count as run to the end."""
+    climb = Climb(root_values(session, runs), stage=len(Stages(session).plan()))
+    return everywhere(session, staged_member(session, ROOT, 0, (), climb))
 
 
 def statistic(session: Session, share: Share) -> float:
@@ -135,18 +142,9 @@ def statistic(session: Session, share: Share) -> float:
     return share.interval()[0 if chosen == "lower" else 1]
 
 
-def told(climb: Climb) -> dict[str, Json]:
+def told(session: Session, climb: Climb) -> dict[str, Json]:
     """A climb as evidence: solved of run, the posterior mean with its 95 % interval, and where it stopped."""
-    share = climb.share
-    low, high = share.interval()
-    return {
-        "solved": share.wins,
-        "run": len(climb.values),
-        "mean": share.mean,
-        "interval": [low, high],
-        "stage": climb.stage,
-        "stopped": climb.why,
-    }
+    return {**posterior(session, climb.share), "stage": climb.stage, "stopped": climb.why}
 
 
 def checked(claim: Mapping[str, Any], climb: Climb) -> dict[str, Json]:

@@ -15,9 +15,9 @@ import anyio
 
 from harness.evaluation.functioning import checks
 from harness.evaluation.tasks import TaskEvaluation
-from harness.records import Outcome, RolloutKey, Split, Status
+from harness.records import Json, Outcome, RolloutKey, Split, Status
 from harness.research.evidence.posterior import Share, chance_of
-from harness.research.select import goodness
+from harness.research.select import goodness, restored
 from harness.research.session import Session
 from harness.streams import stream
 from harness.tree import Tree
@@ -42,6 +42,35 @@ class Climb:
         """The evidence as a posterior."""
         wins = math.fsum(self.values.values())
         return Share(wins, len(self.values) - wins)
+
+
+def by_task(session: Session) -> bool:
+    """Whether variants are run task by task."""
+    evaluation = session.rollouts.evaluation
+    return session.policy.archive.mode != "incumbent" and bool(getattr(evaluation, "tasks", _none)(Split.VISIBLE))
+
+
+def _none(split: Split) -> list[str]:
+    return []
+
+
+def value_of(session: Session, score: float) -> float:
+    """A task's score as evidence: larger is better, in [0, 1]."""
+    settings = session.subject.file.eval
+    return min(1.0, max(0.0, goodness(score, settings.direction, settings.range)))
+
+
+def shown(session: Session, share: Share) -> float:
+    """The posterior mean as the metric says it."""
+    settings = session.subject.file.eval
+    return restored(share.mean, settings.direction, settings.range)
+
+
+def posterior(session: Session, share: Share) -> dict[str, Json]:
+    """A share as evidence: solved of run, and the posterior's mean and 95 % interval as the metric says them."""
+    settings = session.subject.file.eval
+    mean, *ends = (restored(one, settings.direction, settings.range) for one in (share.mean, *share.interval()))
+    return {"solved": share.wins, "run": round(share.wins + share.losses), "mean": mean, "interval": [*sorted(ends)]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +155,7 @@ class Stages:
             return None
         if outcome.score is None:
             return 0.0
-        settings = self.session.subject.file.eval
-        return min(1.0, max(0.0, goodness(outcome.score, settings.direction, settings.range)))
+        return value_of(self.session, outcome.score)
 
     def worst_case(self) -> int:
         """The most rollouts of one task each that a ticket can take: the child's, and its parent's promotion."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +37,8 @@ class Mark:
 class Standing:
     """The state every decision reads. `apply_root` and `apply_ticket` are the only ways to change it.
 
-    `marks[k]` is the moment after ticket k; index 0 is the root.
+    `marks[k]` is the moment after ticket k; index 0 is the root. `intervals` are posteriors', at 95 %, of variants that
+    are run task by task.
     """
 
     direction: Direction
@@ -56,6 +57,7 @@ class Standing:
     members: dict[str, Member] = field(default_factory=dict[str, Member])
     fingerprints: dict[str, int] = field(default_factory=dict[str, int])
     cited: dict[str, int] = field(default_factory=dict[str, int])
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
     _by_tree: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     @property
@@ -72,8 +74,12 @@ class Standing:
         """Take in the `root` entry."""
         self.deterministic = body["deterministic"]
         self.noise = body["noise"]
-        self.variants[ROOT] = Variant(ROOT, 0, tree, (), Verdict.KEPT, body["score"], "the subject as it was given")
-        self.reference[ROOT] = body["score"]
+        tasks = body.get("tasks")  # task by task, and so a posterior like every child's
+        score = body["score"] if tasks is None else tasks["mean"]
+        self.variants[ROOT] = Variant(ROOT, 0, tree, (), Verdict.KEPT, score, "the subject as it was given")
+        self.reference[ROOT] = score
+        if tasks is not None:
+            self.intervals[ROOT] = _pair(tasks["interval"])
         if body["holdout"] is not None:
             self.holdout[ROOT] = body["holdout"]
         self.item_ids = {split: frozenset(ids) for split, ids in body["item_ids"].items()}
@@ -104,6 +110,11 @@ class Standing:
             best = title["variant"]
             assert best in self.variants
             self._crown(best, title["mean"], title.get("holdout"))
+        told = evidence.get("stages")
+        if variant is not None and told is not None:
+            self.intervals[variant.id] = _pair(told["interval"])
+        if title.get("taken"):
+            self.intervals[title["variant"]] = _pair(title["interval"])
         self.enter(change_of(body))
         if body.get("archive"):
             self._remember(ticket, body)
@@ -157,6 +168,11 @@ class Standing:
             self.members[member.id] = member
         for name in change.gone:
             self.members.pop(name, None)
+
+
+def _pair(interval: Sequence[float]) -> tuple[float, float]:
+    low, high = interval
+    return low, high
 
 
 _VERDICTS = {one.value: one for one in Verdict}

@@ -93,8 +93,8 @@ def _account(folder: Path, rows: Sequence[LedgerEntry]) -> dict[str, Json]:
         "noise": standing.noise if measured else None,
         "steps": {"done": standing.done if measured else 0, "limit": policy["budget"]["steps"]},
         "counts": dict(standing.counts),
-        "root": {"id": ROOT, "metric": standing.reference[ROOT]} if measured else None,
-        "incumbent": {"id": incumbent.id, "metric": standing.reference[incumbent.id]} if incumbent else None,
+        "root": _standing_of(standing, ROOT) if measured else None,
+        "incumbent": _standing_of(standing, incumbent.id) if incumbent else None,
         "holdout": holdout_claim(standing, policy, file["eval"]["range"]),
         "vault": bodies.get("vault"),
         "rollouts_cited": last.rollouts if last else 0,
@@ -104,6 +104,11 @@ def _account(folder: Path, rows: Sequence[LedgerEntry]) -> dict[str, Json]:
         "seal": rows[-1].seal if rows else "",
         "report": str(folder / "report.html"),
     }
+
+
+def _standing_of(standing: Standing, name: str) -> dict[str, Json]:
+    interval = standing.intervals.get(name)
+    return {"id": name, "metric": standing.reference[name], **({"interval": [*interval]} if interval else {})}
 
 
 def _budget(found: Mapping[str, Any], finished: int, wall: float) -> dict[str, Json]:

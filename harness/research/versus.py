@@ -13,8 +13,10 @@ from harness.archive.sqlite import SqliteArchive
 from harness.errors import InputError
 from harness.records import Json, Outcome, Split
 from harness.research.evidence.paired import mean_items
-from harness.research.evidence.statistics import mcnemar, paired_bootstrap
+from harness.research.evidence.statistics import mcnemar, paired_bootstrap, student_quantile, wilson
 from harness.streams import stream
+
+FEWEST = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ def against(first: Finished, other: Finished) -> dict[str, Json]:
         "best": other.best,
         "control": other.control,
         "mean": _mean(list(other.items.values())),
+        "interval": _interval(list(other.items.values())),
         "gain": _mean(gains),
         "ci": list(interval),
         "p_bootstrap": p,
@@ -99,7 +102,20 @@ async def compared(folders: Sequence[Path], split: Split = Split.VAULT) -> list[
     first, *others = [await finished(folder, split) for folder in folders]
     head: dict[str, Json] = {"run": first.name, "best": first.best, "control": first.control}
     head["mean"] = _mean(list(first.items.values()))
+    head["interval"] = _interval(list(first.items.values()))
     return [head, *(against(first, other) for other in others)]
+
+
+def _interval(values: Sequence[float]) -> Json:
+    """95 %: Wilson where every example is right or wrong, else t; None for a single one that is neither."""
+    mean = _mean(values)
+    if all(one in (0.0, 1.0) for one in values):
+        return list(wilson(mean, len(values)))
+    if len(values) < FEWEST:
+        return None
+    spread = math.sqrt(math.fsum((one - mean) ** 2 for one in values) / (len(values) - 1))
+    half = student_quantile(0.975, len(values) - 1) * spread / math.sqrt(len(values))
+    return [mean - half, mean + half]
 
 
 def _mean(values: Sequence[float]) -> float:

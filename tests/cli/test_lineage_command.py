@@ -1,6 +1,12 @@
 import json
+from pathlib import Path
 
+import pytest
+
+from harness.report.numbers import interval, measured
+from harness.research.evidence.posterior import Share
 from harness.resources import resource
+from harness.testing.ladder import write_ladder
 
 LANDSCAPE = resource("archives") / "landscape"
 
@@ -32,3 +38,30 @@ def test_what_is_not_there_is_said(strop):
 def test_a_run_without_an_archive_has_a_lineage_too(strop, runs, monkeypatch):
     monkeypatch.setenv("STROP_RUNS", str(runs))
     assert "v1 v0 kept" in " ".join(strop("lineage", "best").out.split())
+
+
+def test_wherever_a_score_stands_there_is_the_posterior_s_interval(strop, tmp_path, runs):
+    subject = write_ladder(tmp_path / "ladder")
+    lines = strop("run", subject, "--steps", "8", "--seed", "1", "--plain").out.splitlines()
+    summary = json.loads(strop("status", "--json").out)
+    tickets = json.loads(strop("log", "--json").out)
+    told = [ticket for ticket in tickets if ticket["score"] is not None]
+    assert told
+    for ticket in told:
+        assert ticket["interval"] == pytest.approx(ticket["evidence"]["stages"]["interval"])
+        assert ticket["interval"][0] < ticket["score"] < ticket["interval"][1]
+    root, best = summary["root"], summary["incumbent"]
+    assert root["metric"] == pytest.approx(Share(6, 14).mean)
+    assert root["interval"] == pytest.approx(Share(6, 14).interval())
+    shown = [measured(side["metric"], side["interval"]) for side in (root, best)]
+    each = [measured(ticket["score"], ticket["interval"]) for ticket in told]
+    assert f"root v0 {shown[0]}" in "\n".join(lines)
+    assert all(any(one in line for line in lines if line.startswith("[")) for one in each)
+    log = strop("log").out
+    assert all(one in log for one in [shown[0], *each])
+    assert each[0] in strop("show", told[0]["variant"]).out
+    assert all(one in strop("status").out for one in shown)
+    assert all(one in strop("list").out for one in shown)
+    page = (Path(summary["folder"]) / "report.html").read_text()
+    assert all(interval(list(side["interval"])) in page for side in (root, best))
+    assert all(one in page for one in each)

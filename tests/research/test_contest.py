@@ -49,7 +49,9 @@ async def test_a_promoted_parent_that_leads_and_holds_is_the_best(tmp_path):
     assert title["screen"]["gain"] > 0
     assert second["decision"]["verdict"] == "archived"
     assert second["incumbent"] == "v1"
-    assert run.summary["incumbent"] == {"id": "v1", "metric": pytest.approx(Share(18, 2).mean)}
+    known = Share(18, 2)
+    told = {"id": "v1", "metric": pytest.approx(known.mean), "interval": pytest.approx(known.interval())}
+    assert run.summary["incumbent"] == told
     assert run.summary["holdout"]["queries"] == 1
     assert run.summary["holdout"]["verdict"] == "holds"
     asked = [one["key"] for one in second["rollouts"] if "/holdout/" in one["key"]]
@@ -161,3 +163,26 @@ async def test_without_a_holdout_the_best_is_whoever_was_run_to_the_end_and_lead
         taken += body["decision"]["evidence"].get("title", {}).get("taken", False)
     assert run.summary["incumbent"]["metric"] == max(means.values())
     assert taken or seed not in (0, 1, 2)
+
+
+async def test_a_metric_that_is_minimised_keeps_its_scale_and_its_direction(tmp_path):
+    subject = write_two_faced(tmp_path / "subject", SOUND, BETTER, "0.2 0.2 0")
+    text = (subject / "strop.toml").read_text().replace("TwoFaced", "Faults")
+    text = text.replace('metric = "solved"', 'metric = "faults"').replace('direction = "max"', 'direction = "min"')
+    (subject / "strop.toml").write_text(text.replace("range = [0.0, 1.0]", "range = [0.0, 2.0]"))
+    run = await play(subject, tmp_path / "runs", **{"budget.steps": 3})
+    first, second, _ = await bodies_of(run)
+    root, best = run.summary["root"], run.summary["incumbent"]
+    assert root["metric"] == pytest.approx(2 - 2 * Share(6, 14).mean)
+    assert root["interval"] == pytest.approx(sorted(2 - 2 * end for end in Share(6, 14).interval()))
+    assert best == {"id": "v2", "metric": pytest.approx(2 - 2 * Share(20, 0).mean), "interval": best["interval"]}
+    assert first["score"] == first["decision"]["evidence"]["stages"]["mean"] < root["metric"]
+    assert second["decision"]["evidence"]["screen"]["gain"] == pytest.approx(root["metric"] - best["metric"])
+    assert second["decision"]["evidence"]["holdout"] == {"asked": True, "passed": True, "score": 0.0}
+
+
+async def test_a_gain_below_the_smallest_effect_is_none(tmp_path):
+    run, (_, second) = await play_versions(tmp_path, SOUND, "1.0 1.0 0", **{"gate.min_effect": 0.65})
+    assert second["decision"]["verdict"] == "archived"
+    assert second["decision"]["evidence"]["screen"]["needed"] == 0.65
+    assert (run.summary["incumbent"]["id"], run.summary["holdout"]["queries"]) == ("v0", 0)

@@ -26,6 +26,14 @@ class TwoFaced:
         return Outcome(Status.OK, sum(scores.values()) / COUNT, scores)
 
 
+class Faults(TwoFaced):
+    """The same, said as faults: from 0, the best, to 2."""
+
+    def task(self, tree, split, name, seed):
+        faults = 2.0 - 2.0 * super().task(tree, split, name, seed).score
+        return Outcome(Status.OK, faults, {name: faults})
+
+
 SUBJECT = """\
 [subject]
 name = "two-faced"

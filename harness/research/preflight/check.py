@@ -29,9 +29,9 @@ from harness.research.preflight.neighbours import Likeness, near_duplicates
 from harness.research.preflight.power import least_gain, pairs_for
 from harness.research.preflight.running import running
 from harness.research.preflight.tables import ids_of
-from harness.research.screening import by_task, ticket_worst_case
+from harness.research.screening import ticket_worst_case
 from harness.research.session import Session
-from harness.research.staging import Stages
+from harness.research.staging import Stages, by_task
 from harness.research.standing import ROOT
 from harness.research.vault import vault_rollouts, vault_s
 from harness.tree import File, Tree
