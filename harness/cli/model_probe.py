@@ -13,7 +13,7 @@ from harness.cli.probes import Check
 from harness.errors import InputError, ModelError, StropError
 from harness.model.base import Caller, MemoryJournal
 from harness.model.gateway import ask, open_gateway
-from harness.model.preflight import key_mend, start_mend
+from harness.model.preflight import key_mend, preflight, start_mend
 from harness.model.pricing import NANO
 from harness.model.route import key_of
 from harness.policy.load import load_subject
@@ -35,6 +35,10 @@ async def probe_model(name: str, subject: Path) -> Check:
     model = policy.models[name].model_copy(update={"patience_s": PATIENCE_S, "max_output_tokens": 256})
     where = f"models.{name} ({model.base_url})"
     started = time.monotonic()
+    try:
+        await preflight({name: model})
+    except ModelError as error:
+        return Check(where, False, line(error.message, 300), error.mend)
     try:
         async with open_gateway({name: model}, policy.budget, MemoryJournal()) as gateway:
             body: dict[str, Json] = {"model": name, "messages": [{"role": "user", "content": QUESTION}]}

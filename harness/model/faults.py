@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,8 +54,20 @@ class Fault(Exception):  # noqa: N818 - most of these pass and are no errors of 
     @property
     def said(self) -> str:
         """The reason, with what the upstream said on one line."""
-        words = "" if self.reply is None else line(self.reply.body, 200)
+        words = "" if self.reply is None else _words(self.reply)
         return f"{self.reason}: {words}" if words else self.reason
+
+
+def is_page(media: str, body: bytes) -> bool:
+    """Whether an answer is a web page."""
+    return media.strip().startswith("text/html") or body.lstrip()[:15].lower().startswith((b"<!doctype html", b"<html"))
+
+
+def _words(reply: Reply) -> str:
+    if not is_page(reply.media, reply.body):
+        return line(reply.body, 200)
+    title = re.search(rb"<title[^>]*>([^<]{1,200})", reply.body[:65536], re.IGNORECASE)
+    return "a web page" + (f" ({line(title[1].strip(), 100)})" if title else "")
 
 
 def _out_of_money(reply: Reply | None) -> bool:
