@@ -37,8 +37,9 @@ class Gateway:
 
     `watch` is told of each call that was really made, once it has ended. A `cassette` takes the upstreams' place.
     `given` names the policy's model that callers of a role get, whatever model they ask for. `keeps` says what a caller
-    has to leave of the budget; `refusals` are the first of each caller that say that the budget is spent.
-    `width` is how many tickets of the run are in flight at once.
+    has to leave of the budget; `refusals` are the first of each caller that say that the budget is spent. `raised` says
+    that the budget has grown since, so that a call which it refused is made after all. `width` is how many tickets of
+    the run are in flight at once.
     """
 
     routes: Mapping[str, Route]
@@ -55,6 +56,7 @@ class Gateway:
     refusals: dict[Caller, BudgetError] = field(default_factory=dict[Caller, BudgetError])
     watch: Callable[[Seen], None] | None = None
     cassette: Cassette | None = None
+    raised: bool = False
     given: dict[str, str] = field(default_factory=dict[str, str])
     width: int = 1
 
@@ -126,7 +128,7 @@ class Gateway:
 
         A proposer's or an optimizer's stands: what it did upon it was decided, and a resumed run decides the same.
         """
-        if self.recorded_only or caller.role != TASK or known.reply is None:
+        if self.recorded_only or not (self.raised or caller.role == TASK) or known.reply is None:
             return False
         return known.reply.status == 429 and OVER_BUDGET.encode() in known.reply.body
 

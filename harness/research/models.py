@@ -72,7 +72,7 @@ def check_models(agent: Agent, policy: Policy, tape: Tape | None = None) -> None
 
 @asynccontextmanager
 async def models_of(
-    archive: SqliteArchive, policy: Policy, seed: int, tape: Tape | None = None
+    archive: SqliteArchive, policy: Policy, seed: int, tape: Tape | None = None, *, raised: bool = False
 ) -> AsyncGenerator[Server | None]:
     """The run's gateway on loopback, over the run's journal; None for a run without models."""
     tape = tape or Tape()
@@ -85,6 +85,7 @@ async def models_of(
             open_gateway(policy.models, policy.budget, archive.journal(), seed=seed, cassette=cassette) as gateway,
             serve(gateway) as server,
         ):
+            gateway.raised = raised
             gateway.given.update(given(policy.agent.name, policy.agent.config))
             gateway.width = policy.schedule.workers
             yield server
