@@ -16,6 +16,7 @@ from harness.model.gateway import ask, open_gateway
 from harness.model.preflight import key_mend, preflight, start_mend
 from harness.model.pricing import NANO
 from harness.model.route import key_of
+from harness.model.silence import spoken, thought, why_silent
 from harness.policy.load import load_subject
 from harness.policy.schema import ModelPolicy
 from harness.records import Json
@@ -51,10 +52,13 @@ async def probe_model(name: str, subject: Path) -> Check:
     if reply.status != 200:
         told = f"HTTP {reply.status}"
         return Check(where, False, f"{told}: {line(reply.body, 200)}", await _mend(name, model, told))
-    said = json.loads(reply.body)["choices"][0]["message"].get("content")
-    marked = " (estimated)" if used.estimated else ""
-    told = f"said {line(str(said), 40)!r} in {time.monotonic() - started:.1f} s; "
+    choice = json.loads(reply.body)["choices"][0]
+    text, marked = spoken(choice), " (estimated)" if used.estimated else ""
+    said = f"said {line(text, 40)!r}" if text.strip() else f"said nothing: {why_silent(choice)}"
+    told = f"{said} in {time.monotonic() - started:.1f} s; "
     told += f"{used.tokens_in} tokens in, {used.tokens_out} out{marked}, {used.nano_usd / NANO:.6f} USD"
+    if not text.strip() and not thought(choice):
+        return Check(where, False, told, f"ask it by hand, and check model of models.{name}: is it one that chats?")
     return Check(where, True, told)
 
 
