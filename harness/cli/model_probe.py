@@ -13,6 +13,7 @@ from harness.cli.probes import Check
 from harness.errors import InputError, ModelError, StropError
 from harness.model.base import Caller, MemoryJournal
 from harness.model.gateway import ask, open_gateway
+from harness.model.hush import quietly
 from harness.model.preflight import key_mend, preflight, start_mend
 from harness.model.pricing import NANO
 from harness.model.route import key_of
@@ -82,8 +83,9 @@ async def _served(name: str, model: ModelPolicy) -> str:
     headers = {"authorization": f"Bearer {key}"} if key else {}
     local = urlsplit(model.base_url).hostname in {"127.0.0.1", "localhost", "::1"}
     try:
-        async with httpx2.AsyncClient(timeout=5.0, trust_env=not local) as client:
-            found = (await client.get(f"{model.base_url.rstrip('/')}/models", headers=headers)).json()
+        with quietly():
+            async with httpx2.AsyncClient(timeout=5.0, trust_env=not local) as client:
+                found = (await client.get(f"{model.base_url.rstrip('/')}/models", headers=headers)).json()
         ids = [str(row["id"]) for row in found["data"]]
     except (httpx2.HTTPError, ValueError, KeyError, TypeError):
         return ""

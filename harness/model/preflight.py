@@ -16,6 +16,7 @@ import httpx2
 from harness.errors import ModelError
 from harness.model.address import Wrong, misspelled, nowhere, other_scheme, tells_of_tls
 from harness.model.blackout import Secret
+from harness.model.hush import quietly
 from harness.model.route import key_of
 from harness.policy.schema import ModelPolicy
 
@@ -28,7 +29,8 @@ async def preflight(models: Mapping[str, ModelPolicy], environment: Mapping[str,
     found: dict[str, ModelError | None] = {}
 
     async def look(name: str, model: ModelPolicy) -> None:
-        found[name] = await _trouble(name, model, environment)
+        with quietly():
+            found[name] = await _trouble(name, model, environment)
 
     async with anyio.create_task_group() as group:
         for name, model in models.items():

@@ -87,6 +87,7 @@ class Trial:
             raise Fault(f"no whole answer within {self.model.total_s:g} s") from None
         except Fault as fault:
             self.sent = self.sent and fault.reached
+            fault.reason = self.request.without_key(fault.reason.encode("utf-8", "replace")).decode()
             raise
 
     async def counted(self, most_in: int) -> tuple[Counted, bool]:
