@@ -21,10 +21,24 @@ from harness.model.silence import spoken, thought, why_silent
 from harness.policy.load import load_subject
 from harness.policy.schema import ModelPolicy
 from harness.records import Json
+from harness.research.models import check_needed
 from harness.untrusted import line
 
 PATIENCE_S = 5.0
 QUESTION = "Answer with the one word: ready"
+
+
+def needed_model(subject: Path) -> list[Check]:
+    """Whether a subject that asks a model has one; nothing for one that asks none. Raises InputError."""
+    loaded = load_subject(subject)
+    try:
+        check_needed(loaded.file.subject, loaded.policy)
+    except InputError as error:
+        return [Check("models", False, error.problem, error.mend)]
+    if not loaded.file.subject.needs_model:
+        return []
+    named = ", ".join(loaded.policy.models)
+    return [Check("models", True, f"named: {named}; --model NAME asks one")]
 
 
 async def probe_model(name: str, subject: Path) -> Check:

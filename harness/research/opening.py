@@ -82,7 +82,7 @@ async def plan(
     cut = pin_tasks if loaded.file.eval.mode == "tasks" else pin
     subject = await anyio.to_thread.run_sync(cut, loaded.file, whole, folder / SUBJECT_FILE)
     agent = make_proposer(loaded.policy.agent.name, cast("Mapping[str, Json]", loaded.policy.agent.config))
-    check_models(agent, loaded.policy, tape)
+    check_models(agent, loaded.policy, loaded.file.subject, tape)
     await anyio.to_thread.run_sync(check_telemetry, loaded.policy)
     await anyio.to_thread.run_sync(check_subject, agent, subject, loaded.policy)
     _check_control(agent, loaded.policy)
