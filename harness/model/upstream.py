@@ -13,7 +13,6 @@ import anyio
 import httpx2
 
 from harness.model.faults import Fault
-from harness.model.hush import quietly
 from harness.policy.schema import ModelPolicy
 
 _LOCAL = {"127.0.0.1", "localhost", "::1"}
@@ -65,7 +64,7 @@ class General:
     ) -> AsyncGenerator[Answer]:
         try:
             built = self._client.build_request("POST", url, content=body, headers=headers)
-            with quietly(), anyio.fail_after(first_byte_s):
+            with anyio.fail_after(first_byte_s):
                 response = await self._client.send(built, stream=True)
         except TimeoutError:
             raise Fault(f"no answer within {first_byte_s:g} s") from None
@@ -80,12 +79,11 @@ class General:
         try:
             yield _Response(response)
         finally:
-            with quietly(), anyio.CancelScope(shield=True), anyio.move_on_after(1.0):
+            with anyio.CancelScope(shield=True), anyio.move_on_after(1.0):
                 await response.aclose()
 
     async def aclose(self) -> None:
-        with quietly():
-            await self._client.aclose()
+        await self._client.aclose()
 
 
 class _Response:
@@ -96,7 +94,7 @@ class _Response:
 
     async def part(self, within_s: float) -> bytes:
         try:
-            with quietly(), anyio.fail_after(within_s):
+            with anyio.fail_after(within_s):
                 while (part := await anext(self._parts, None)) is not None:
                     if part:
                         return part
@@ -146,5 +144,4 @@ def _broke(error: httpx2.HTTPError) -> Fault:
 
 
 def _said(error: Exception) -> str:
-    words = str(error).partition("bytearray(")[0]  # then comes what the upstream sent, and nobody knows what that is
-    return words.strip(" :")[:200] or type(error).__name__
+    return str(error)[:200] or type(error).__name__
