@@ -120,7 +120,7 @@ class BudgetError(StropError):
         others = f" ({kept:.10g} kept for the vault)" if kept else ""
         super().__init__(
             f"budget {kind}: {used:.10g} of {limit:.10g} used{others}, {asked:.10g} more refused",
-            mend=f"a run keeps the budget it began with: start another, with --set budget.{kind}=N or in the policy",
+            mend=f"raise it and go on: `strop resume RUN --set budget.{kind}=N`; or start another run with more",
         )
         self.kind = kind
         self.limit = limit

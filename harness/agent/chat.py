@@ -16,6 +16,7 @@ from harness.errors import AgentError, InputError
 from harness.model.base import PROPOSER, Caller
 from harness.model.gateway import ask as ask_model
 from harness.model.server import Server
+from harness.model.silence import spoken, why_silent
 from harness.model.sse import whole
 from harness.records import Json, Reply
 from harness.tree import Tree
@@ -129,18 +130,14 @@ class ChatAgent:
         if reply.status in {400, 413} and any(sign in reply.body.lower() for sign in _OVERLONG):
             raise _TooLong(_error(reply))
         if reply.status != 200:
-            raise AgentError(f"the model was not asked: {_error(reply)}")
+            raise AgentError(f"the model did not answer: {_error(reply)}")
         choice = cast("dict[str, Any]", whole(reply.body))["choices"][0]
-        return _content(choice), choice.get("finish_reason") == "length"
-
-
-def _content(choice: dict[str, Any]) -> str:
-    """What the model said; empty when it said nothing."""
-    content = choice["message"].get("content")
-    if isinstance(content, list):
-        parts = cast("list[Any]", content)
-        return "".join(str(cast("dict[str, Any]", part).get("text") or "") for part in parts if isinstance(part, dict))
-    return content if isinstance(content, str) else ""
+        text = spoken(choice)
+        if not text.strip():
+            # there is nothing to send back, and the same question would be answered in the same way
+            more = "; raise max_tokens of the agent" if choice.get("finish_reason") == "length" else ""
+            raise AgentError(f"the model said nothing: {why_silent(choice)}{more}")
+        return text, choice.get("finish_reason") == "length"
 
 
 def _error(reply: Reply) -> str:

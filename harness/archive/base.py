@@ -19,7 +19,7 @@ from harness.records import Attempt, Json, Outcome, RolloutKey, Variant
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One ledger row. Kinds with a body: run, root, ticket, stop, vault. Kinds without: session.
+    """One ledger row. Kinds with a body: run, budget, root, ticket, stop, vault. Kinds without: session.
 
     hash = sha256(previous hash, kind, body) for rows with a body, else the previous hash;
     seal = sha256(previous seal, hash, kind, obs).

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from harness.cli.arguments import DEFAULT_RUNS, AsJson, RunsFolder, sweep_boxes
+from harness.policy.load import SUBJECT_FILE
 
 if TYPE_CHECKING:
     from harness.cli.probes import Check
@@ -23,7 +24,7 @@ def doctor(
     model: Annotated[
         str | None, typer.Option(help="Also prove a model of the policy with one call.", show_default=False)
     ] = None,
-    subject: Annotated[Path, typer.Option(help="Whose strop.toml names the model.")] = Path(),
+    subject: Annotated[Path, typer.Option(help="Whose strop.toml names the models.")] = Path(),
     runs: RunsFolder = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> None:
@@ -47,6 +48,10 @@ def doctor(
         from harness.cli.model_probe import probe_model
 
         checks.append(anyio.run(probe_model, model, subject))
+    elif (subject / SUBJECT_FILE).is_file():
+        from harness.cli.model_probe import needed_model
+
+        checks += needed_model(subject)
     healthy = all(check.ok for check in checks if check.needed)
     if as_json:
         print_json({"ok": healthy, "checks": [asdict(check) for check in checks]})

@@ -19,6 +19,7 @@ from harness.report.claims import (
     mode_claim,
     models_claim,
     optimizer_claim,
+    raised_claim,
     role_claims,
     rootless,
     vault_claim,
@@ -90,6 +91,8 @@ def rows(summary: Mapping[str, Json]) -> list[tuple[str, str]]:
         ("report", str(summary["report"]) if Path(str(summary["report"])).is_file() else f"strop report {run}"),
         ("diff", f"strop diff {run}"),
     ]
+    if grew := raised_claim(summary):
+        found.insert(next(at for at, row in enumerate(found) if row[0] == "cost") + 1, ("raised", grew))
     if models := models_claim(summary):
         found.insert(next(at for at, row in enumerate(found) if row[0] == "cost") + 1, ("models", models))
     if came := optimizer_claim(summary):

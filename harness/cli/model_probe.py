@@ -13,16 +13,32 @@ from harness.cli.probes import Check
 from harness.errors import InputError, ModelError, StropError
 from harness.model.base import Caller, MemoryJournal
 from harness.model.gateway import ask, open_gateway
-from harness.model.preflight import key_mend, start_mend
+from harness.model.hush import quietly
+from harness.model.preflight import key_mend, preflight, start_mend
 from harness.model.pricing import NANO
 from harness.model.route import key_of
+from harness.model.silence import spoken, thought, why_silent
 from harness.policy.load import load_subject
 from harness.policy.schema import ModelPolicy
 from harness.records import Json
+from harness.research.models import check_needed
 from harness.untrusted import line
 
 PATIENCE_S = 5.0
 QUESTION = "Answer with the one word: ready"
+
+
+def needed_model(subject: Path) -> list[Check]:
+    """Whether a subject that asks a model has one; nothing for one that asks none. Raises InputError."""
+    loaded = load_subject(subject)
+    try:
+        check_needed(loaded.file.subject, loaded.policy)
+    except InputError as error:
+        return [Check("models", False, error.problem, error.mend)]
+    if not loaded.file.subject.needs_model:
+        return []
+    named = ", ".join(loaded.policy.models)
+    return [Check("models", True, f"named: {named}; --model NAME asks one")]
 
 
 async def probe_model(name: str, subject: Path) -> Check:
@@ -36,6 +52,10 @@ async def probe_model(name: str, subject: Path) -> Check:
     where = f"models.{name} ({model.base_url})"
     started = time.monotonic()
     try:
+        await preflight({name: model})
+    except ModelError as error:
+        return Check(where, False, line(error.message, 300), error.mend)
+    try:
         async with open_gateway({name: model}, policy.budget, MemoryJournal()) as gateway:
             body: dict[str, Json] = {"model": name, "messages": [{"role": "user", "content": QUESTION}]}
             reply = await ask(gateway, Caller(0, "doctor"), "/v1/chat/completions", body)
@@ -47,10 +67,13 @@ async def probe_model(name: str, subject: Path) -> Check:
     if reply.status != 200:
         told = f"HTTP {reply.status}"
         return Check(where, False, f"{told}: {line(reply.body, 200)}", await _mend(name, model, told))
-    said = json.loads(reply.body)["choices"][0]["message"].get("content")
-    marked = " (estimated)" if used.estimated else ""
-    told = f"said {line(str(said), 40)!r} in {time.monotonic() - started:.1f} s; "
+    choice = json.loads(reply.body)["choices"][0]
+    text, marked = spoken(choice), " (estimated)" if used.estimated else ""
+    said = f"said {line(text, 40)!r}" if text.strip() else f"said nothing: {why_silent(choice)}"
+    told = f"{said} in {time.monotonic() - started:.1f} s; "
     told += f"{used.tokens_in} tokens in, {used.tokens_out} out{marked}, {used.nano_usd / NANO:.6f} USD"
+    if not text.strip() and not thought(choice):
+        return Check(where, False, told, f"ask it by hand, and check model of models.{name}: is it one that chats?")
     return Check(where, True, told)
 
 
@@ -74,8 +97,9 @@ async def _served(name: str, model: ModelPolicy) -> str:
     headers = {"authorization": f"Bearer {key}"} if key else {}
     local = urlsplit(model.base_url).hostname in {"127.0.0.1", "localhost", "::1"}
     try:
-        async with httpx2.AsyncClient(timeout=5.0, trust_env=not local) as client:
-            found = (await client.get(f"{model.base_url.rstrip('/')}/models", headers=headers)).json()
+        with quietly():
+            async with httpx2.AsyncClient(timeout=5.0, trust_env=not local) as client:
+                found = (await client.get(f"{model.base_url.rstrip('/')}/models", headers=headers)).json()
         ids = [str(row["id"]) for row in found["data"]]
     except (httpx2.HTTPError, ValueError, KeyError, TypeError):
         return ""

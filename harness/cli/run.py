@@ -130,6 +130,10 @@ def _say_uncommitted(folder: Path, display: Display, *, events: bool) -> None:
 
 def resume(
     name: RunName = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Raise a budget, and nothing else.", show_default=False),
+    ] = None,
     record: Record = None,
     replay: Replay = None,
     runs: RunsFolder = DEFAULT_RUNS,
@@ -140,17 +144,21 @@ def resume(
 ) -> None:
     """Go on with a run that was interrupted, by Ctrl-C or by anything worse.
 
-    Nothing finished is run again, and the end is the one the uninterrupted run would have had.
+    Nothing finished is run again, and the end is the one the uninterrupted run would have had. A budget may be raised
+    on the way; the ledger and the report tell it.
 
-    Example: strop resume last
+    Example: strop resume last --set budget.requests=4000
     """
+    from harness.cli.settings import gather
+
+    overrides = gather(settings or [])
     folder = locate(name, runs)
     summary = _standing(folder)
 
     def opening() -> AbstractAsyncContextManager[Run]:
         from harness.research.run import resume_run
 
-        return resume_run(folder, record=record, replay=replay)
+        return resume_run(folder, overrides=overrides, record=record, replay=replay)
 
     display = _display(plain=plain, json_events=json_events, as_json=as_json, quiet=quiet)
     display.progress.prime(summary)

@@ -18,14 +18,14 @@ _KEY = re.compile(r"[a-z_]\w*(\.[A-Za-z_][\w-]*)*", re.ASCII)
 def gather(
     settings: Sequence[str],
     *,
-    agent: str | None,
-    steps: int | None,
-    rollouts: int | None,
-    wall: str | None,
-    box: str | None,
+    agent: str | None = None,
+    steps: int | None = None,
+    rollouts: int | None = None,
+    wall: str | None = None,
+    box: str | None = None,
     control: str | None = None,
 ) -> dict[str, object]:
-    """The overrides of one `strop run`. A named option and `--set` of the same key is an InputError."""
+    """The overrides of one `strop run` or `strop resume`. Giving a key twice is an InputError."""
     named: dict[str, object] = {
         "agent.name": agent,
         "budget.steps": counted("--steps", steps),

@@ -15,12 +15,13 @@ import anyio
 
 from harness.model.base import Asked, Counted, Dialect, Tally
 from harness.model.blackout import Blackout, Secret
-from harness.model.faults import UNSURE, Fault, fault_of
+from harness.model.faults import UNSURE, Fault, fault_of, is_page
 from harness.model.sse import Event, Events, whole
 from harness.model.tokens import tokens_asked
 from harness.model.upstream import Answer, Upstream
 from harness.policy.schema import ModelPolicy
 from harness.records import Json, Reply
+from harness.untrusted import line
 
 MAX_REPLY = 64 << 20
 MAX_ERROR = 1 << 20
@@ -86,6 +87,7 @@ class Trial:
             raise Fault(f"no whole answer within {self.model.total_s:g} s") from None
         except Fault as fault:
             self.sent = self.sent and fault.reached
+            fault.reason = self.request.without_key(fault.reason.encode("utf-8", "replace")).decode()
             raise
 
     async def counted(self, most_in: int) -> tuple[Counted, bool]:
@@ -127,6 +129,10 @@ class Trial:
                 self._body += part
             self.sent = self.sent or (status == 500 and not _says_error(bytes(self._body)))
             raise fault_of(Reply(status, media, self.request.without_key(bytes(self._body))), answer.headers)
+        if status >= 300:
+            self.sent = False
+            where = self.request.without_key(answer.headers.get("location", "nowhere").encode())
+            raise Fault(f"HTTP {status}: it redirects to {line(where, 200)}", astray=True)
         if request_streams(self.request.asked, media):
             await self._stream(answer, media)
         else:
@@ -137,6 +143,8 @@ class Trial:
         async for part in self._parts(answer, MAX_REPLY):
             self._body += part
         self._body = bytearray(self.request.without_key(bytes(self._body)))
+        if is_page(answer.headers.get("content-type", ""), bytes(self._body)):
+            raise Fault("it answers with a web page", astray=True)
         try:
             bodies = _bodies(bytes(self._body))
         except ValueError as error:
@@ -211,7 +219,7 @@ class Trial:
         while part := await answer.part(self.model.idle_s):
             size += len(part)
             if size > most:
-                raise Fault(f"the answer is longer than {most >> 20} MB", passing=False)
+                raise Fault(f"the answer is longer than {most} bytes", passing=False)
             yield part
 
 

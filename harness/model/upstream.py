@@ -13,6 +13,7 @@ import anyio
 import httpx2
 
 from harness.model.faults import Fault
+from harness.model.hush import quietly
 from harness.policy.schema import ModelPolicy
 
 _LOCAL = {"127.0.0.1", "localhost", "::1"}
@@ -64,7 +65,7 @@ class General:
     ) -> AsyncGenerator[Answer]:
         try:
             built = self._client.build_request("POST", url, content=body, headers=headers)
-            with anyio.fail_after(first_byte_s):
+            with quietly(), anyio.fail_after(first_byte_s):
                 response = await self._client.send(built, stream=True)
         except TimeoutError:
             raise Fault(f"no answer within {first_byte_s:g} s") from None
@@ -79,11 +80,12 @@ class General:
         try:
             yield _Response(response)
         finally:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(1.0):
+            with quietly(), anyio.CancelScope(shield=True), anyio.move_on_after(1.0):
                 await response.aclose()
 
     async def aclose(self) -> None:
-        await self._client.aclose()
+        with quietly():
+            await self._client.aclose()
 
 
 class _Response:
@@ -94,7 +96,7 @@ class _Response:
 
     async def part(self, within_s: float) -> bytes:
         try:
-            with anyio.fail_after(within_s):
+            with quietly(), anyio.fail_after(within_s):
                 while (part := await anext(self._parts, None)) is not None:
                     if part:
                         return part
@@ -144,4 +146,5 @@ def _broke(error: httpx2.HTTPError) -> Fault:
 
 
 def _said(error: Exception) -> str:
-    return str(error)[:200] or type(error).__name__
+    words = str(error).partition("bytearray(")[0]  # then comes what the upstream sent, and nobody knows what that is
+    return words.strip(" :")[:200] or type(error).__name__

@@ -239,11 +239,15 @@ class Policy(Strict):
 
 
 class SubjectTable(Strict):
-    """`[subject]`: its name and the only paths that may differ from the root."""
+    """`[subject]`: its name and the only paths that may differ from the root. One with `needs_model` asks a model when
+    it is run, and is not run without `[policy.models]`."""
+
+    added: ClassVar[frozenset[str]] = frozenset({"needs_model"})
 
     name: str = Field(min_length=1, max_length=80)
     editable: tuple[str, ...] = Field(min_length=1)
     ignore: tuple[str, ...] = ()
+    needs_model: bool = False
 
 
 class EvalTable(Strict):

@@ -121,6 +121,19 @@ def cost_claim(summary: Mapping[str, Json]) -> str:
     return ", ".join(spent) + (f", {lost} rollouts lost to interruptions" if lost else "")
 
 
+def raised_claim(summary: Mapping[str, Json]) -> str:
+    """Which budgets grew while the run was interrupted; empty where none did."""
+    rows = summary.get("raised")
+    said: list[str] = []
+    for row in rows if isinstance(rows, list) else []:
+        if isinstance(row, dict):
+            name = str(row.get("kind"))
+            say = duration if name.endswith("_s") else count
+            grew = " to ".join(say(as_float(row.get(side)) or 0.0) for side in ("from", "to"))
+            said.append(f"{name.removesuffix('_s')} raised from {grew} after ticket {row.get('after')}")
+    return ", ".join(said)
+
+
 def models_claim(summary: Mapping[str, Json]) -> str:
     """What model calls took, by role and by the dearest variants; empty for a run without any."""
     roles = part(summary, "models")
@@ -169,7 +182,7 @@ def _role(role: Mapping[str, Json]) -> str:
     if not lost:
         return f"{model}: {took}"
     worst = sorted(unusable.items(), key=lambda one: -(as_float(one[1]) or 0.0))
-    whys = ", ".join(f"{count(as_float(times) or 0.0)} {line(why, 200)}" for why, times in worst)
+    whys = ", ".join(f"{count(as_float(times) or 0.0)} {line(why, 100)}" for why, times in worst)
     return f"{model}: {took}; {count(lost)} of {count(replies)} replies unusable ({whys})"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Sequence
 
 from harness.errors import InputError
@@ -14,6 +15,7 @@ from harness.records import Json, Outcome, RolloutKey, Split, Status
 from harness.research.evidence.gate import noise
 from harness.research.evidence.paired import guard_values
 from harness.research.evidence.posterior import Share
+from harness.research.models import NO_MODEL
 from harness.research.rollouts import cite
 from harness.research.session import Session
 from harness.research.staging import by_task, posterior, value_of
@@ -22,6 +24,7 @@ from harness.untrusted import line
 
 REPEATS_WHEN_NOISY = 4
 ROOT_ROLLOUTS = REPEATS_WHEN_NOISY + 1
+_UNREACHED = re.compile(r"OPENAI_|ANTHROPIC_|api_key|connection ?(refused|error)|connecterror", re.IGNORECASE)
 
 
 async def measure_root(session: Session, tree: str) -> None:
@@ -112,10 +115,11 @@ async def _run(session: Session, keys: Sequence[RolloutKey]) -> list[Outcome]:
     outcomes = await session.rollouts.run_all(keys, session.subject.root)
     for key, outcome in zip(keys, outcomes, strict=True):
         if outcome.status is not Status.OK:
-            raise InputError(
-                f"the root itself has no score on {key.split}: {outcome.status}: {outcome.detail}",
-                file=SUBJECT_FILE,
-                key="eval",
-                mend="make the subject run and score as it is, then start again",
-            )
+            problem = f"the root itself has no score on {key.split}: {outcome.status}"
+            if not session.policy.models and _UNREACHED.search(outcome.detail):
+                last = line(outcome.detail.strip().rpartition("\n")[2], 200)
+                problem = f"{problem}: {last}; it seems to ask a model, and the policy names none"
+                raise InputError(problem, file=SUBJECT_FILE, key="policy.models", mend=NO_MODEL)
+            mend = "make the subject run and score as it is, then start again"
+            raise InputError(f"{problem}: {outcome.detail}", file=SUBJECT_FILE, key="eval", mend=mend)
     return outcomes

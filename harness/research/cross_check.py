@@ -11,7 +11,8 @@ from harness.archive.base import LedgerEntry, StoredProposal
 from harness.archive.ledger import canonical
 from harness.archive.reading import Contents
 from harness.errors import IntegrityError
-from harness.records import Outcome, RolloutKey
+from harness.records import Json, Outcome, RolloutKey
+from harness.research.raising import ROW, raised
 from harness.research.rollouts import cite, same_items
 from harness.research.standing import ROOT, Standing
 from harness.untrusted import line
@@ -26,7 +27,8 @@ def fold(rows: Iterable[LedgerEntry]) -> Standing:
     standing = Standing("min")
     run: Mapping[str, Any] = {}
     seen: set[str] = set()
-    known = frozenset((*ONCE, "ticket", "session"))
+    known = frozenset((*ONCE, "ticket", "session", ROW))
+    limits: dict[str, Json] = {}
     for row in rows:
         name = f"ledger {row.seq}"
         if row.kind not in known or (row.body is None) != (row.kind == "session"):
@@ -37,8 +39,11 @@ def fold(rows: Iterable[LedgerEntry]) -> Standing:
         try:
             if row.kind == "run" and row.body is not None:
                 run = row.body
+                limits = dict(run["policy"]["budget"])
                 standing.direction = run["subject"]["eval"]["direction"]
                 standing.workers = run["workers"]
+            elif row.kind == ROW and row.body is not None:
+                limits = raised(limits, row.body)
             elif row.kind == "root" and row.body is not None:
                 standing.apply_root(row.body, run["root_tree"])
             elif row.kind == "ticket" and row.body is not None:

@@ -21,7 +21,7 @@ from harness.model.gateway import open_gateway
 from harness.model.pricing import NANO, price_of, spend_json
 from harness.model.route import key_of
 from harness.model.server import Server, serve
-from harness.policy.schema import Policy
+from harness.policy.schema import Policy, SubjectTable
 from harness.records import Json, Spend
 from harness.research.roles import given
 from harness.research.standing import ROOT
@@ -55,8 +55,9 @@ class Tape:
             await anyio.to_thread.run_sync(write, self.record, await archive.journal().calls())
 
 
-def check_models(agent: Agent, policy: Policy, tape: Tape | None = None) -> None:
-    """Raises InputError for an agent without the model it needs, a key that is not set, a price that is not known.
+def check_models(agent: Agent, policy: Policy, subject: SubjectTable, tape: Tape | None = None) -> None:
+    """Raises InputError for an agent or a subject without the model it needs, a key that is not set, a price that is
+    not known.
 
     A run that replays needs no key.
     """
@@ -64,15 +65,22 @@ def check_models(agent: Agent, policy: Policy, tape: Tape | None = None) -> None
         raise InputError("there is nothing to record or replay: the policy names no models", mend=NO_MODEL)
     if getattr(agent, "needs_model", False) and not policy.models:
         raise InputError(f"the {agent.name} agent needs a model", key="policy.models", mend=NO_MODEL)
+    check_needed(subject, policy)
     for name, model in policy.models.items():
         if tape is None or tape.replay is None:
             key_of(name, model)
         price_of(name, model, needed=policy.budget.usd is not None)
 
 
+def check_needed(subject: SubjectTable, policy: Policy) -> None:
+    """Raises InputError for a subject that asks a model and has none."""
+    if subject.needs_model and not policy.models:
+        raise InputError(f"the subject {subject.name!r} needs a model", key="policy.models", mend=NO_MODEL)
+
+
 @asynccontextmanager
 async def models_of(
-    archive: SqliteArchive, policy: Policy, seed: int, tape: Tape | None = None
+    archive: SqliteArchive, policy: Policy, seed: int, tape: Tape | None = None, *, raised: bool = False
 ) -> AsyncGenerator[Server | None]:
     """The run's gateway on loopback, over the run's journal; None for a run without models."""
     tape = tape or Tape()
@@ -85,6 +93,7 @@ async def models_of(
             open_gateway(policy.models, policy.budget, archive.journal(), seed=seed, cassette=cassette) as gateway,
             serve(gateway) as server,
         ):
+            gateway.raised = raised
             gateway.given.update(given(policy.agent.name, policy.agent.config))
             gateway.width = policy.schedule.workers
             yield server

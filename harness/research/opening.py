@@ -39,6 +39,7 @@ from harness.research.cross_check import fold
 from harness.research.models import Tape, check_models
 from harness.research.optimize.agent import OptimizerAgent
 from harness.research.optimize.opening import check_subject, make_proposer
+from harness.research.raising import in_force
 from harness.research.rollouts import Rollouts
 from harness.research.runs import owner_of
 from harness.research.seeds import Sowing, sown
@@ -81,7 +82,7 @@ async def plan(
     cut = pin_tasks if loaded.file.eval.mode == "tasks" else pin
     subject = await anyio.to_thread.run_sync(cut, loaded.file, whole, folder / SUBJECT_FILE)
     agent = make_proposer(loaded.policy.agent.name, cast("Mapping[str, Json]", loaded.policy.agent.config))
-    check_models(agent, loaded.policy, tape)
+    check_models(agent, loaded.policy, loaded.file.subject, tape)
     await anyio.to_thread.run_sync(check_telemetry, loaded.policy)
     await anyio.to_thread.run_sync(check_subject, agent, subject, loaded.policy)
     _check_control(agent, loaded.policy)
@@ -168,7 +169,7 @@ async def assemble(hold: Hold, boxes: Boxes, emit: Emit, models: Server | None =
     standing = hold.standing or await hold.archive.sound_fold(fold)
     rows = await hold.archive.frame()
     body = run_body(rows)
-    subject, policy = await _pinned(body, hold.store)
+    subject, policy = await _pinned(body, hold.store), recorded_policy(rows)
     spec = spec_of(hold, policy, mounting.mounts(rows[0].obs))
     agent = make_proposer(policy.agent.name, cast("Mapping[str, Json]", policy.agent.config))
     if isinstance(agent, Equipped):
@@ -253,11 +254,11 @@ def run_body(rows: Sequence[LedgerEntry]) -> Mapping[str, Any]:
 
 
 def recorded_policy(rows: Sequence[LedgerEntry]) -> Policy:
-    """The policy the run started with."""
-    return Policy.model_validate(run_body(rows)["policy"])
+    """The policy the run started with, its budget as it was raised since."""
+    return Policy.model_validate({**run_body(rows)["policy"], "budget": in_force(rows)})
 
 
-async def _pinned(body: Mapping[str, Any], store: TreeStore) -> tuple[Subject, Policy]:
+async def _pinned(body: Mapping[str, Any], store: TreeStore) -> Subject:
     trees = {name: await store.read(tree_id) for name, tree_id in body["pinned"].items()}
     root = await store.read(body["root_tree"])
     for name, tree in {**trees, "root": root}.items():
@@ -269,7 +270,7 @@ async def _pinned(body: Mapping[str, Any], store: TreeStore) -> tuple[Subject, P
         if f"{split}.inputs" in trees
     }
     file = SubjectFile.model_validate(body["subject"])
-    return Subject(file, root, trees["scorer"], splits), Policy.model_validate(body["policy"])
+    return Subject(file, root, trees["scorer"], splits)
 
 
 async def _canary(boxes: Boxes, spec: BoxSpec) -> None:

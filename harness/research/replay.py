@@ -33,6 +33,7 @@ from harness.repo.store import FOLDER_NAME, TreeStore
 from harness.research.baseline import measure_root
 from harness.research.engine import Engine
 from harness.research.opening import assemble, recorded_policy, run_body
+from harness.research.raising import ROW
 from harness.research.roles import given
 from harness.research.run import single
 from harness.research.seeds import sown
@@ -146,6 +147,9 @@ async def _lay(record: _Record, hold: Hold, original: TreeStore, *, proposals: b
     for tree_id in {body["root_tree"], *body["pinned"].values(), *(one.tree for one in sown(body))}:
         await hold.store.write(await original.read(tree_id))
     await hold.append("run", body)
+    for row in record.rows:
+        if row.kind == ROW:  # what the budget came to is known from the start: no ticket was refused that was decided
+            await hold.append(ROW, row.body)
     for key, seed, outcome in record.rollouts:
         if outcome is not None:
             await hold.archive.begin_rollout(key, seed)

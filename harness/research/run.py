@@ -22,6 +22,7 @@ from harness.clock import Clock, SystemClock
 from harness.errors import BudgetError, InputError, StorageError, StropError
 from harness.events import Event, RunFinished, RunStarted
 from harness.failpoint import failpoint
+from harness.model.base import TASK
 from harness.model.preflight import preflight
 from harness.model.server import Server
 from harness.records import Json, RunState
@@ -43,6 +44,7 @@ from harness.research.opening import (
     recorded_policy,
     run_body,
 )
+from harness.research.raising import ROW, raise_of
 from harness.research.runs import list_runs, new_folder, owner_of, runs_folder
 from harness.research.session import Hold, Session
 from harness.research.share import Share
@@ -147,6 +149,7 @@ async def open_run(
 async def resume_run(
     folder: Path | str,
     *,
+    overrides: Mapping[str, object] | None = None,
     clock: Clock | None = None,
     trackers: Sequence[Tracker | LogFunction] = (),
     record: Path | None = None,
@@ -154,6 +157,7 @@ async def resume_run(
 ) -> AsyncGenerator[Run]:
     """Go on with an interrupted run, under the policy and the subject it started with; the rest is as in `open_run`.
 
+    `overrides` may raise budgets, as in {"budget.requests": 4000}, and nothing else; the ledger tells it.
     Raises InputError when it is finished, RunBusyError when another process owns it, IntegrityError.
     """
     folder = await anyio.to_thread.run_sync(Path(folder).resolve)
@@ -173,7 +177,24 @@ async def resume_run(
         standing = await archive.sound_fold(fold)
         await settle_anchor(archive, store, count=(await archive.head_at())[0])
         hold = Hold(folder, archive, store, clock, standing)
+        if tape.replay is None and await _asks_models(hold):
+            await preflight(recorded_policy(rows).models)
+        await _raise(hold, overrides or {})
         yield await stack.enter_async_context(_live(hold, Beside(trackers, tape), resumed=True))
+
+
+async def _asks_models(hold: Hold) -> bool:
+    """Whether what is left of the run may ask its models: its search does, and its vault where the eval does."""
+    if await _recorded(hold.archive, "stop") is None:
+        return True
+    return any(role.partition("/")[0] == TASK for _, role, _ in await hold.archive.journal().spent())
+
+
+async def _raise(hold: Hold, overrides: Mapping[str, object]) -> None:
+    stop = await _recorded(hold.archive, "stop") or {}
+    policy = recorded_policy(await hold.archive.frame())
+    if body := raise_of(policy, overrides, stopped=str(stop.get("reason", ""))):
+        await hold.append(ROW, body)
 
 
 @asynccontextmanager
@@ -247,7 +268,8 @@ async def _session(run: Run, hold: Hold, resumed: bool, watch: Watch) -> Mapping
 @asynccontextmanager
 async def _models(hold: Hold, tape: Tape) -> AsyncGenerator[Server | None]:
     rows = await hold.archive.frame()
-    async with models_of(hold.archive, recorded_policy(rows), run_body(rows)["seed"], tape) as server:
+    raised, seed = any(row.kind == ROW for row in rows), run_body(rows)["seed"]
+    async with models_of(hold.archive, recorded_policy(rows), seed, tape, raised=raised) as server:
         yield server
 
 

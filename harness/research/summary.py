@@ -17,6 +17,7 @@ from harness.research.evidence.statistics import holdout_epsilon
 from harness.research.matched import matched_baseline
 from harness.research.models import model_account
 from harness.research.optimize.course import course_of
+from harness.research.raising import in_force, told
 from harness.research.roles import mute_replies, told_apart
 from harness.research.standing import ROOT, Standing
 
@@ -65,8 +66,8 @@ async def summarize(folder: Path) -> dict[str, Json]:
 
 
 def run_limits(rows: Sequence[LedgerEntry]) -> Mapping[str, Json]:
-    """The budget of a run's policy; empty for a run that was never written down."""
-    return _by_kind(rows)["run"]["policy"]["budget"] if rows else {}
+    """The budget of a run as it was raised; empty for a run that was never written down."""
+    return in_force(rows)
 
 
 def _account(folder: Path, rows: Sequence[LedgerEntry]) -> dict[str, Json]:
@@ -74,7 +75,7 @@ def _account(folder: Path, rows: Sequence[LedgerEntry]) -> dict[str, Json]:
     if "run" not in bodies:
         raise InputError("the run stopped before it was written down", file=folder, mend="start it anew")
     run = bodies["run"]
-    policy, file = run["policy"], run["subject"]
+    policy, file = {**run["policy"], "budget": in_force(rows)}, run["subject"]
     standing = fold(rows)
     measured = bool(standing.marks)
     incumbent = standing.incumbent if measured else None
@@ -99,6 +100,7 @@ def _account(folder: Path, rows: Sequence[LedgerEntry]) -> dict[str, Json]:
         "vault": bodies.get("vault"),
         "rollouts_cited": last.rollouts if last else 0,
         "limits": policy["budget"],
+        **({"raised": raises} if (raises := told(rows)) else {}),
         "stop": bodies.get("stop"),
         "ledger_head": rows[-1].hash if rows else "",
         "seal": rows[-1].seal if rows else "",

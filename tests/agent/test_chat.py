@@ -13,6 +13,7 @@ from harness.agent.prompt import messages, task
 from harness.box.base import BoxSpec
 from harness.errors import AgentError, InputError, ModelError
 from harness.records import Verdict
+from harness.testing.model_shapes import SHAPES
 from harness.testing.scripted_model import ScriptedModel
 
 TREE = tree_of(train="RATE = 0.1\nSTEPS = 10\n")
@@ -51,12 +52,43 @@ async def test_one_reply_that_cannot_be_used_is_sent_back_with_the_reason():
     assert "only prose" in asked[3]["content"]
 
 
-@pytest.mark.parametrize("mode", ["null", "ok"])
-async def test_two_of_them_are_the_agents_failure_and_nothing_is_adopted(mode):
-    async with chatting("I would raise RATE.", modes=[mode, mode]) as (agent, model):
+async def test_two_of_them_are_the_agents_failure_and_nothing_is_adopted():
+    async with chatting("I would raise RATE.") as (agent, model):
         with pytest.raises(AgentError, match="no usable edit after 2 replies"):
             await agent.propose(ask_of(TREE))
     assert model.served.requests == 2
+
+
+def choice_of(monkeypatch, **choice):
+    """Make the scripted model answer with this choice alone."""
+    said = {"choices": [{"index": 0, **choice}], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
+    monkeypatch.setattr(SHAPES["/chat/completions"], "whole", lambda turn: said)
+
+
+@pytest.mark.parametrize(
+    ("choice", "why"),
+    [
+        ({"message": {"content": None}, "finish_reason": "stop"}, "said nothing: finish_reason stop"),
+        (
+            {"message": {"content": " \n"}, "finish_reason": "content_filter"},
+            "said nothing: finish_reason content_filter",
+        ),
+        ({"message": {}, "finish_reason": None}, "said nothing: finish_reason None"),
+        ({"message": {"content": []}, "finish_reason": "stop"}, "said nothing: finish_reason stop"),
+        (
+            {"message": {"content": None, "reasoning_content": "so"}, "finish_reason": "length"},
+            r"no answer within its limit of tokens \(it was thinking\); raise max_tokens of the agent",
+        ),
+        ({"message": {"content": "", "refusal": "I will not"}, "finish_reason": "stop"}, "it refused: I will not"),
+        ({"message": {"content": None, "tool_calls": [{"id": "1"}]}, "finish_reason": "tool_calls"}, "called a tool"),
+    ],
+)
+async def test_a_reply_that_says_nothing_is_not_sent_back(choice, why, monkeypatch):
+    choice_of(monkeypatch, **choice)
+    async with chatting(GOOD) as (agent, model):
+        with pytest.raises(AgentError, match=why):
+            await agent.propose(ask_of(TREE))
+    assert model.served.requests == 1
 
 
 async def test_a_spent_budget_is_the_agents_failure_and_says_so():

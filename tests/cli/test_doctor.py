@@ -10,6 +10,7 @@ from harness.box.selfcheck import Probe
 from harness.cli import probes
 from harness.cli.probes import Check
 from harness.errors import BoxUnavailableError
+from harness.resources import resource
 
 
 class FakeBoxes:
@@ -170,3 +171,14 @@ def test_the_promises_of_docker_are_a_table(strop):
     assert said.code == 0, said.out
     assert said.out.count("held") > 60
     assert "not held" not in said.out
+
+
+def test_a_subject_that_asks_a_model_has_one_or_is_told_how_to_name_one(strop, box):
+    coder = resource("archives") / "coder"
+    said = strop("doctor", "--subject", coder, "--json")
+    assert said.code == 3
+    (found,) = [check for check in json.loads(said.out)["checks"] if check["name"] == "models"]
+    assert found["detail"] == "the subject 'coder' needs a model"
+    assert '[policy.models.main] base_url = "http://' in found["mend"]
+    digits = strop("doctor", "--subject", resource("archives") / "digits", "--json")
+    assert "models" not in [check["name"] for check in json.loads(digits.out)["checks"]]

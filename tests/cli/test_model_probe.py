@@ -6,6 +6,7 @@ from support.toy import STROP, make_toy
 
 from harness.cli.model_probe import probe_model
 from harness.errors import InputError
+from harness.testing.model_shapes import SHAPES
 from harness.testing.scripted_model import ScriptedModel
 
 
@@ -19,6 +20,41 @@ async def test_a_model_that_answers(tmp_path):
     assert check.ok
     assert "said 'ready'" in check.detail
     assert model.served.requests == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "ok", "said"),
+    [
+        ({"content": None}, "stop", False, "said nothing: finish_reason stop"),
+        ({"content": "  "}, "stop", False, "said nothing: finish_reason stop"),
+        (
+            {"content": None, "reasoning_content": "well"},
+            "length",
+            True,
+            "no answer within its limit of tokens (it was",
+        ),
+        ({"content": None}, "length", False, "no answer within its limit of tokens in"),
+        ({"content": [{"type": "text", "text": "ready"}]}, "stop", True, "said 'ready'"),
+    ],
+)
+async def test_a_model_that_says_nothing_is_not_ok(tmp_path, monkeypatch, message, reason, ok, said):
+    choice = {"index": 0, "message": message, "finish_reason": reason}
+    whole = {"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
+    monkeypatch.setattr(SHAPES["/chat/completions"], "whole", lambda turn: whole)
+    async with ScriptedModel("ready") as model:
+        check = await probe_model("main", await anyio.to_thread.run_sync(subject, tmp_path / "toy", model.url))
+    assert check.ok is ok
+    assert said in check.detail
+    assert "None" not in check.detail
+    assert model.served.requests == 1
+
+
+async def test_empty_choices_are_not_ok(tmp_path, monkeypatch):
+    monkeypatch.setattr("harness.cli.model_probe.PATIENCE_S", 0.2)
+    async with ScriptedModel(modes=["empty"] * 99) as model:
+        check = await probe_model("main", await anyio.to_thread.run_sync(subject, tmp_path / "toy", model.url))
+    assert not check.ok
+    assert "no choices" in check.detail
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,14 @@ def test_ctrl_c_drains_and_resume_goes_on(strop, subject, tmp_path):
     assert "\nnext      strop resume" in out
     done = json.loads(strop("status", "--json").out)["steps"]["done"]
     assert 1 <= done <= 6
-    said = strop("resume", "--quiet", "--json")
+    said = strop("resume", "--set", "gate.alpha=0.5")
+    assert (said.code, said.out) == (2, "")
+    assert "gate.alpha: a run that goes on keeps its policy" in said.err
+    assert "what may grow: budget.steps, budget.rollouts" in said.err
+    said = strop("resume", "--quiet", "--set", "budget.steps=13")
     assert said.code == 0, said.err
-    assert json.loads(said.out)["steps"] == {"done": 12, "limit": 12}
+    assert json.loads(strop("status", "--json").out)["steps"] == {"done": 13, "limit": 13}
+    assert "steps raised from 12 to 13 after ticket" in strop("status").out
     assert strop("verify").code == 0
 
 

