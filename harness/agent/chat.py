@@ -34,8 +34,8 @@ class ChatConfig(BaseModel):
     """`[policy.agent.config]` of the chat agent.
 
     `model` is a name of `[policy.models]` (it may be left out when there is one); `history` how many tries the model is
-    shown; `file_kb` how much of the subject; `instructions` what else it should know; `repairs` how often a reply that
-    cannot be used is sent back.
+    shown, with the `lines` that each changed; `file_kb` how much of the subject; `instructions` what else it should
+    know; `repairs` how often a reply that cannot be used is sent back.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -44,6 +44,7 @@ class ChatConfig(BaseModel):
     temperature: float | None = Field(default=0.7, ge=0, le=2)
     max_tokens: int = Field(default=4096, ge=16)
     history: int = Field(default=20, ge=0)
+    lines: bool = True
     file_kb: int = Field(default=64, ge=1)
     repairs: int = Field(default=1, ge=0, le=5)
     instructions: str = ""
@@ -95,7 +96,12 @@ class ChatAgent:
         """Ask, and send back what cannot be used. Raises AgentError, _TooLong."""
         config = self._config
         first = prompt.messages(
-            ask, history=config.history, file_bytes=config.file_kb * 1024, extra=config.instructions, lean=lean
+            ask,
+            history=config.history,
+            file_bytes=config.file_kb * 1024,
+            extra=config.instructions,
+            lean=lean,
+            lines=config.lines,
         )
         said, why, reason = first, "", ""
         for attempt in range(config.repairs + 1):

@@ -63,6 +63,8 @@ def read(reply: str, tree: Tree, is_editable: Callable[[str], bool], *, cut: boo
         edits = Edits(_unified(text, tree, paths), "unified_diff")
     elif (pair := _old_and_new(text, tree, paths)) is not None:
         edits = Edits(pair, "old_and_new")
+    elif (lines := _signed(text, tree, paths)) is not None:
+        edits = Edits(lines, "signed")
     elif _FENCE.search(text):
         edits = Edits(_whole_files(text, tree, paths), "whole_file")
     else:
@@ -71,7 +73,10 @@ def read(reply: str, tree: Tree, is_editable: Callable[[str], bool], *, cut: boo
         )
     changed = {path: data for path, data in edits.changes.items() if path not in tree or tree[path].data != data}
     if not changed:
-        raise Unusable("the edit changes nothing")
+        already = _added(text)
+        raise Unusable(
+            "the edit changes nothing" + (f": {already!r} is there already; change something else" * bool(already))
+        )
     for path, data in changed.items():
         _sound(path, data)
     return Edits(changed, edits.format)
@@ -130,7 +135,10 @@ def _loose(text: str, cut: bool) -> list[_Block]:
         body = text[head.end() : following.start() if following else len(text)]
         body = re.split(r"^(?:```|~~~)", body, maxsplit=1, flags=re.M)[0]
         middle, end = _DIVIDE.search(body), _CLOSE.search(body)
-        if middle is not None and end is None and not (cut and following is None):
+        pairs = list(unified.signed(body)) if middle is None else []
+        if len(pairs) == 1:
+            old, new = pairs[0][1:]
+        elif middle is not None and end is None and not (cut and following is None):
             old, new = body[: middle.start()], body[middle.end() :].rstrip() + "\n"
         elif middle is None and end is not None:
             old, new = body[: end.start()], body[end.end() :].strip("\n").partition("\n\n")[0].rstrip() + "\n"
@@ -235,6 +243,23 @@ def _old_and_new(text: str, tree: Tree, paths: _Paths) -> dict[str, bytes | None
         return {path: _replaced(_text(tree, path), old, new, path)[0].encode()}
     except Unusable:
         return None
+
+
+def _signed(text: str, tree: Tree, paths: _Paths) -> dict[str, bytes | None] | None:
+    """Minus and plus lines without a header, where the minus lines stand in the file meant. None else."""
+    blocks = [_Block(at, old, new, loose=True) for at, old, new in unified.signed(text)]
+    if not blocks:
+        return None
+    try:
+        return _search_replace(text, tree, paths, blocks).changes
+    except Unusable:
+        return None
+
+
+def _added(text: str) -> str:
+    """The first line that a search/replace block would put there."""
+    block = _SEARCH.search(text)
+    return next((row.strip() for row in block["new"].splitlines() if row.strip()), "") if block else ""
 
 
 def _whole_files(text: str, tree: Tree, paths: _Paths) -> dict[str, bytes | None]:

@@ -49,15 +49,17 @@ _MOST_LINES = 3000
 _MOST_SAID = 6000  # characters of a reply that is sent back: a small context must hold it and a new one
 
 
-def messages(ask: Ask, *, history: int, file_bytes: int, extra: str = "", lean: int = 0) -> list[dict[str, str]]:
+def messages(
+    ask: Ask, *, history: int, file_bytes: int, extra: str = "", lean: int = 0, lines: bool = True
+) -> list[dict[str, str]]:
     """The conversation that asks for one proposal; a function of `ask` alone.
 
     What stays the same from ticket to ticket comes first, so that a server that caches prefixes reads it once. `lean`
     is for models that cannot take in so much: 1 tells the editable files alone and a quarter of the history, 2 no
-    history.
+    history. `lines`: what each try changed is told too.
     """
     files = _files(ask, file_bytes, others=lean == 0)
-    tried = _tried(ask, (history, history // 4, 0)[lean])
+    tried = _tried(ask, (history, history // 4, 0)[lean], lines)
     mark = _mark(files, tried)
     parts = [
         "Editable: " + (", ".join(line(path) for path in ask.tree if ask.is_editable(path)) or "new files only"),
@@ -65,7 +67,10 @@ def messages(ask: Ask, *, history: int, file_bytes: int, extra: str = "", lean: 
         *([extra] if extra else []),
     ]
     if tried:
-        parts.append("Tried before, oldest first (do not repeat these):\n" + fence(tried, "tries", len(tried)))
+        parts.append(
+            "Tried before, oldest first; what was kept may be in the files above already. Propose something else:\n"
+            + fence(tried, "tries", len(tried))
+        )
     example = line(next((path for path in ask.tree if ask.is_editable(path)), "path/of/file.py"))
     parts.append(
         f"Metric: {line(ask.metric)}, to be {'made smaller' if ask.direction == 'min' else 'made larger'}. "
@@ -79,7 +84,7 @@ def messages(ask: Ask, *, history: int, file_bytes: int, extra: str = "", lean: 
 
 def task(ask: Ask, *, history: int, extra: str = "") -> str:
     """The job for an agent that edits files in the current folder itself; a function of `ask` alone."""
-    tried = _tried(ask, history)
+    tried = _tried(ask, history, True)
     parts = [
         "Improve the program in the current folder by one change. The change will be measured in a sealed box on data "
         "you do not see, and is kept only if it is really better.",
@@ -129,7 +134,7 @@ def _files(ask: Ask, most: int, *, others: bool = True) -> list[tuple[str, str]]
     return shown
 
 
-def _tried(ask: Ask, most: int) -> str:
+def _tried(ask: Ask, most: int, lines: bool) -> str:
     if most < 1:
         return ""
     # a reply that could not be used says nothing of the program: small models take its reason for a fault of the file
@@ -137,18 +142,19 @@ def _tried(ask: Ask, most: int) -> str:
     kept = [attempt for attempt in made if attempt.verdict == "kept"]
     latest: Sequence[Attempt] = made[-most:]
     shown = [attempt for attempt in kept if attempt not in latest][-most:] + list(latest)
-    return "\n".join(_attempt(attempt) for attempt in shown)
+    return "\n".join(_attempt(attempt, lines) for attempt in shown)
 
 
-def _attempt(attempt: Attempt) -> str:
+def _attempt(attempt: Attempt, lines: bool) -> str:
     note = line(attempt.note, 200) or "no note"
     reason = line(attempt.reason, 200)
     told = (
         f"{attempt.ticket}. from {attempt.parent}: {note} -> {attempt.verdict}, {_number(attempt.score)} "
         f"(its parent {_number(attempt.parent_score)})" + (f"; {reason}" if reason else "")
     )
-    lines = attempt.memo.get(LINES)
-    rows = clean(lines, _MOST_LINES).splitlines() if isinstance(lines, str) else []
+    # what was kept is in the files: a small model takes its old lines for what is there
+    changed = attempt.memo.get(LINES) if lines and attempt.verdict != "kept" else None
+    rows = clean(changed, _MOST_LINES).splitlines() if isinstance(changed, str) else []
     return "\n".join([told, *(f"   {row}" for row in rows)])
 
 

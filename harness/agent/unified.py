@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 _HEAD = re.compile(r"^--- (?P<old>[^\n]+)\n\+\+\+ (?P<new>[^\n]+)\n(?=@@)", re.M)
 _HUNK = re.compile(r"^@@[^\n]*\n?", re.M)
+_SIGNED = re.compile(r"^(?P<old>(?:-[^\n]*\n)+)(?P<new>(?:\+[^\n]*\n)+)", re.M)
 NOWHERE = "/dev/null"
 
 
@@ -45,6 +46,19 @@ def patches(text: str) -> Iterator[Patch]:
         body = text[head.end() : following.start() if following else len(text)]
         body = re.split(r"^(?:```|~~~|diff --git )", body, maxsplit=1, flags=re.M)[0]
         yield Patch(_name(head["old"]), _name(head["new"]), tuple(_hunks(body)))
+
+
+def signed(text: str) -> Iterator[tuple[int, str, str]]:
+    """(where it starts, lines to find, lines to put there) of minus and plus lines that no diff's header announces."""
+    for match in _SIGNED.finditer(text):
+        rows = [row[1:] for row in match[0].splitlines()]
+        # a diff has nothing between the sign and the line, a small model often a blank
+        apart = all(row.startswith(" ") for row in rows if row.strip())
+        old, new = (
+            "".join(f"{row[1:].removeprefix(' ') if apart else row[1:]}\n" for row in match[name].splitlines())
+            for name in ("old", "new")
+        )
+        yield match.start(), old, new
 
 
 def _name(text: str) -> str:

@@ -37,7 +37,7 @@ async def test_it_proposes_what_the_model_wrote():
     assert proposal.memo == {
         "format": "search_replace",
         "repaired": 0,
-        "lines": "train.py:\n- RATE = 0.1\n+ RATE = 0.2",
+        "lines": "train.py:\nRATE = 0.1  ->  RATE = 0.2",
     }
     assert model.served.bodies[0]["max_tokens"] == 4096
 
@@ -161,13 +161,15 @@ def test_the_prompt_tells_files_history_and_reasons_and_is_a_function_of_the_ask
 
 
 def test_what_a_try_changed_is_told_line_by_line():
-    tried = Proposal(note="RATE up", memo={"lines": "train.py:\n- RATE = 0.1\n+ RATE = 0.2"})
+    tried = Proposal(note="RATE up", memo={"lines": "train.py:\nRATE = 0.1  ->  RATE = 0.2"})
     ask = ask_of(TREE, [attempt_of(tried, 1)], ticket=2)
     for said in (messages(ask, history=5, file_bytes=1000)[1]["content"], task(ask, history=5)):
         assert (
-            "1. from v0: RATE up -> discarded, 2 (its parent 1)\n   train.py:\n   - RATE = 0.1\n   + RATE = 0.2\n"
-            in said
+            "1. from v0: RATE up -> discarded, 2 (its parent 1)\n   train.py:\n   RATE = 0.1  ->  RATE = 0.2\n" in said
         )
+    kept = ask_of(TREE, [attempt_of(tried, 1, Verdict.KEPT)], ticket=2)
+    assert "->  RATE" not in task(kept, history=5)
+    assert "->  RATE" not in messages(ask, history=5, file_bytes=1000, lines=False)[1]["content"]
     odd = ask_of(TREE, [attempt_of(Proposal(note="x", memo={"lines": ["no", "text"]}), 1)], ticket=2)
     assert "no" not in task(odd, history=5).partition("Tried before")[2].partition("from v0")[2]
 

@@ -47,7 +47,7 @@ async def test_a_command_edits_a_copy_of_the_tree():
         proposal = await made(command("sh", "-c", "echo 'RATE = 0.2' > train.py; echo told; exit 3"), bench)
     assert child_of(proposal) == {"train.py": "RATE = 0.2\n", "locked.py": "KEY = 1\n"}
     assert proposal.note == "sh edits train.py"
-    assert proposal.memo == {"agent": "sh", "exit": 3, "lines": "train.py:\n- RATE = 0.1\n+ RATE = 0.2"}
+    assert proposal.memo == {"agent": "sh", "exit": 3, "lines": "train.py:\nRATE = 0.1  ->  RATE = 0.2"}
 
 
 async def test_it_finds_a_repository_the_prompt_and_the_gateway_and_leaves_no_litter():

@@ -160,8 +160,34 @@ def test_anything_more_or_unclear_is_not_guessed(old, new):
 
 
 def test_a_literal_that_is_there_already_changes_nothing():
-    with pytest.raises(Unusable, match="changes nothing"):
+    with pytest.raises(Unusable, match=r"changes nothing: 'RATE = 0\.1' is there already; change something else"):
         edited(block("RATE = 0.05\n", "RATE = 0.1\n"), MANY)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Why: faster\n\ntrain.py:\n- RATE = 0.1\n+ RATE = 0.2\n",
+        "train.py\n-RATE = 0.1\n+RATE = 0.2\n",
+        "train.py\n```diff\n- RATE = 0.1\n+ RATE = 0.2\n```\n",
+        "train.py\n<<<<<<< SEARCH\n- RATE = 0.1\n+ RATE = 0.2\n>>>>>>> REPLACE\n",
+        "train.py\n<<<<<<< SEARCH\n- RATE = 0.3\n+ RATE = 0.2\n",
+    ],
+)
+def test_minus_and_plus_lines_without_more_are_understood(reply):
+    assert text(edited(reply)) == TRAIN.replace("0.1", "0.2")
+
+
+@pytest.mark.parametrize("reply", ["- fast\n+ faster\n", "train.py\n- RATES = 0.1\n+ RATES = 0.2\n", "- RATE = 0.1\n"])
+def test_a_list_of_points_is_prose(reply):
+    with pytest.raises(Unusable, match="only prose"):
+        edited(reply)
+
+
+def test_signed_lines_keep_their_indent():
+    tree = Tree({"train.py": File(b"def f():\n    x = 1\n    return x\n")})
+    for sign in ("-    x = 1\n+    x = 2\n", "-     x = 1\n+     x = 2\n"):
+        assert text(edited(f"train.py\n{sign}", tree)) == "def f():\n    x = 2\n    return x\n"
 
 
 def test_a_new_file_by_an_empty_search():

@@ -12,12 +12,11 @@ def test_changed_lines_without_their_surroundings():
     changes = {"train.py": b"RATE = 0.2\nSTEPS = 10\nMORE = 1\n", "other.py": None, "new.py": b"Y = 2\n"}
     assert gist(TREE, changes).splitlines() == [
         "new.py:",
-        "+ Y = 2",
+        "with  Y = 2",
         "other.py: removed",
         "train.py:",
-        "- RATE = 0.1",
-        "+ RATE = 0.2",
-        "+ MORE = 1",
+        "RATE = 0.1  ->  RATE = 0.2",
+        "with  MORE = 1",
     ]
 
 
