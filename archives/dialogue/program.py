@@ -1,6 +1,7 @@
 """One prompt, one reply in a talk. Standard library only."""
 
 import argparse
+import http.client
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 
 MODEL = os.environ.get("STROP_MODEL", "default")
 AT_ONCE, MOST_TOKENS, TIMEOUT_S = 8, 128, 120
+UNANSWERED = (OSError, http.client.HTTPException, ValueError, LookupError, TypeError)
 
 
 def filled(text, inputs):
@@ -31,8 +33,11 @@ def complete(prompt):
         json.dumps(body).encode(),
         {"Content-Type": "application/json", "Authorization": f"Bearer {os.environ.get('OPENAI_API_KEY', 'none')}"},
     )
-    with urllib.request.urlopen(asked, timeout=TIMEOUT_S) as reply:
-        return json.load(reply)["choices"][0]["message"]["content"] or ""
+    try:
+        with urllib.request.urlopen(asked, timeout=TIMEOUT_S) as reply:
+            return json.load(reply)["choices"][0]["message"]["content"] or ""
+    except urllib.error.HTTPError as error:
+        raise ValueError(f"HTTP {error.code}: {error.read(300).decode('utf-8', 'replace')}") from None
 
 
 def answer(prompt, example):
@@ -40,8 +45,8 @@ def answer(prompt, example):
     given = filled(prompt, example)
     try:
         said = complete(given).strip()
-    except (urllib.error.URLError, TimeoutError, ValueError, LookupError) as error:
-        return {"id": example["id"], "output": "", "error": str(error)[:200]}, False
+    except UNANSWERED as error:
+        return {"id": example["id"], "output": "", "error": str(error)[:300]}, False
     trace = [{"module": "reply", "given": given[:600], "said": said[:600]}]
     return {"id": example["id"], "output": said, "trace": trace}, True
 

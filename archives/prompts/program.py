@@ -5,6 +5,7 @@ and writes /out/outputs.jsonl. The run's gateway offers the model at OPENAI_BASE
 """
 
 import argparse
+import http.client
 import json
 import os
 import re
@@ -18,6 +19,7 @@ MODEL = os.environ.get("STROP_MODEL", "default")
 AT_ONCE = 8
 MOST_TOKENS = 256
 TIMEOUT_S = 120
+UNANSWERED = (OSError, http.client.HTTPException, ValueError, LookupError, TypeError)
 
 
 def filled(text, inputs):
@@ -40,8 +42,11 @@ def complete(chat):
         json.dumps(body).encode(),
         {"Content-Type": "application/json", "Authorization": f"Bearer {os.environ.get('OPENAI_API_KEY', 'none')}"},
     )
-    with urllib.request.urlopen(asked, timeout=TIMEOUT_S) as reply:
-        return json.load(reply)["choices"][0]["message"]["content"] or ""
+    try:
+        with urllib.request.urlopen(asked, timeout=TIMEOUT_S) as reply:
+            return json.load(reply)["choices"][0]["message"]["content"] or ""
+    except urllib.error.HTTPError as error:
+        raise ValueError(f"HTTP {error.code}: {error.read(300).decode('utf-8', 'replace')}") from None
 
 
 def last_integer(text):
@@ -55,8 +60,8 @@ def answer(solve, demos, example):
     chat = messages(solve, demos, example)
     try:
         said = complete(chat)
-    except (urllib.error.URLError, TimeoutError, ValueError, LookupError) as error:
-        return {"id": example["id"], "output": "", "error": str(error)[:200]}, False
+    except UNANSWERED as error:
+        return {"id": example["id"], "output": "", "error": str(error)[:300]}, False
     trace = [{"module": "", "given": chat[-1]["content"][:600], "said": said[:600]}]
     return {"id": example["id"], "output": last_integer(said), "trace": trace}, True
 

@@ -1,6 +1,7 @@
 """Two modules, two prompts: one chooses a function, the other extracts its arguments. Standard library only."""
 
 import argparse
+import http.client
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 
 MODEL = os.environ.get("STROP_MODEL", "default")
 AT_ONCE, MOST_TOKENS, TIMEOUT_S = 8, 256, 120
+UNANSWERED = (OSError, http.client.HTTPException, ValueError, LookupError, TypeError)
 
 
 def filled(text, inputs):
@@ -31,8 +33,11 @@ def complete(prompt):
         json.dumps(body).encode(),
         {"Content-Type": "application/json", "Authorization": f"Bearer {os.environ.get('OPENAI_API_KEY', 'none')}"},
     )
-    with urllib.request.urlopen(asked, timeout=TIMEOUT_S) as reply:
-        return json.load(reply)["choices"][0]["message"]["content"] or ""
+    try:
+        with urllib.request.urlopen(asked, timeout=TIMEOUT_S) as reply:
+            return json.load(reply)["choices"][0]["message"]["content"] or ""
+    except urllib.error.HTTPError as error:
+        raise ValueError(f"HTTP {error.code}: {error.read(300).decode('utf-8', 'replace')}") from None
 
 
 def chosen(said, names):
@@ -62,8 +67,8 @@ def answer(choose, extract, example):
         function = chosen(said, names)
         second = filled(extract, {**example, "function": function})
         told = complete(second)
-    except (urllib.error.URLError, TimeoutError, ValueError, LookupError) as error:
-        return {"id": example["id"], "output": {}, "error": str(error)[:200]}, False
+    except UNANSWERED as error:
+        return {"id": example["id"], "output": {}, "error": str(error)[:300]}, False
     trace = [
         {"module": "choose", "given": first[:600], "said": said[:600]},
         {"module": "extract", "given": second[:600], "said": told[:600]},

@@ -113,6 +113,11 @@ class Allowance:
         limit = None if money.limit is None else money.limit / NANO
         return {**lines, "usd": Usage(money.used / NANO, limit)}
 
+    def left(self, kind: str, kept: Spend = NOTHING) -> int | None:
+        """What may still be reserved of a line by who leaves `kept` free; None is no limit."""
+        limit, taken = dict(self._limits())[kind], self.used + self.held + kept
+        return None if limit is None else max(0, limit - getattr(taken, kind))
+
     def _limits(self) -> tuple[tuple[str, int | None], ...]:
         return (
             ("requests", self.requests),

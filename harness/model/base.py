@@ -12,6 +12,8 @@ from harness.records import Json, ModelCall, Reply, Spend
 
 PING = "Answer with the one word: ready"
 PROPOSER, TASK, JUDGE, OPTIMIZER = "proposer", "task", "judge", "optimizer"
+# in the place of a variant: the client of a library that a run hosts
+HOSTED = "hosted"
 
 
 @dataclass(frozen=True, slots=True)

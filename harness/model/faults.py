@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import email.utils
+import json
 import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from harness.records import Reply
 from harness.untrusted import line
@@ -21,6 +23,8 @@ NOWHERE = frozenset({404, 405, 410, 501})
 _BUSY = frozenset({429, 503, 529})
 _QUOTA = (b"insufficient_quota", b"billing_hard_limit", b"credit balance is too low")
 LONGEST_WAIT_S = 3600.0
+MOST_READ, _DEEPEST = 1 << 16, 3
+_NUMBER = re.compile(r"\d{3,}")
 
 
 @dataclass
@@ -54,20 +58,13 @@ class Fault(Exception):  # noqa: N818 - most of these pass and are no errors of 
     @property
     def said(self) -> str:
         """The reason, with what the upstream said on one line."""
-        words = "" if self.reply is None else _words(self.reply)
+        words = "" if self.reply is None else excerpt(self.reply)
         return f"{self.reason}: {words}" if words else self.reason
 
 
 def is_page(media: str, body: bytes) -> bool:
     """Whether an answer is a web page."""
     return media.strip().startswith("text/html") or body.lstrip()[:15].lower().startswith((b"<!doctype html", b"<html"))
-
-
-def _words(reply: Reply) -> str:
-    if not is_page(reply.media, reply.body):
-        return line(reply.body, 200)
-    title = re.search(rb"<title[^>]*>([^<]{1,200})", reply.body[:65536], re.IGNORECASE)
-    return "a web page" + (f" ({line(title[1].strip(), 100)})" if title else "")
 
 
 def _out_of_money(reply: Reply | None) -> bool:
@@ -86,6 +83,29 @@ def fault_of(reply: Reply, headers: Mapping[str, str]) -> Fault:
         reply=reply,
         astray=reply.status in NOWHERE,
     )
+
+
+def excerpt(reply: Reply, limit: int = 300) -> str:
+    """What an upstream says of itself in an error, on one line: its message where there is one, else its bytes."""
+    if is_page(reply.media, reply.body):
+        title = re.search(rb"<title[^>]*>([^<]{1,200})", reply.body[:MOST_READ], re.IGNORECASE)
+        return "a web page" + (f" ({line(title[1].strip(), 100)})" if title else "")
+    try:
+        found: object = json.loads(reply.body[:MOST_READ])
+    except (ValueError, RecursionError):
+        return line(reply.body, limit)
+    for _ in range(_DEEPEST):
+        if not isinstance(found, dict):
+            break
+        table = cast("dict[str, object]", found)
+        found = next((table[name] for name in ("error", "message", "detail", "msg") if table.get(name)), None)
+    return line(found, limit) if isinstance(found, str) and found.strip() else line(reply.body, limit)
+
+
+def refusal(reply: Reply) -> str:
+    """An error of an upstream as a reason that can be counted: long numbers, which differ each time, are left out."""
+    said = excerpt(reply, 160) if reply.body else ""
+    return f"HTTP {reply.status}: {_NUMBER.sub('#', said)}" if said else f"HTTP {reply.status}"
 
 
 def retry_after(headers: Mapping[str, str], *, now: float | None = None) -> float | None:

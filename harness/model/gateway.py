@@ -17,7 +17,7 @@ import anyio.to_thread
 from harness.errors import BudgetError, IntegrityError, StropError
 from harness.model.account import Account
 from harness.model.allowance import Allowance, Keeps, KeepsNothing
-from harness.model.base import TASK, Asked, Caller, Dialect, Journal, Seen, refused
+from harness.model.base import HOSTED, TASK, Asked, Caller, Dialect, Journal, Seen, refused
 from harness.model.cassette import Cassette
 from harness.model.dialects import DIALECTS, dialect_of, nearest
 from harness.model.paid import OVER_BUDGET, Paid, give
@@ -39,7 +39,7 @@ class Gateway:
     `given` names the policy's model that callers of a role get, whatever model they ask for. `keeps` says what a caller
     has to leave of the budget; `refusals` are the first of each caller that say that the budget is spent. `raised` says
     that the budget has grown since, so that a call which it refused is made after all. `width` is how many tickets of
-    the run are in flight at once.
+    the run are in flight at once; `answered` holds each role with the policy's models that ever answered it.
     """
 
     routes: Mapping[str, Route]
@@ -59,6 +59,8 @@ class Gateway:
     raised: bool = False
     given: dict[str, str] = field(default_factory=dict[str, str])
     width: int = 1
+    answered: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    _first: dict[tuple[str, str], anyio.Lock] = field(default_factory=dict[tuple[str, str], anyio.Lock])
 
     def stop(self, error: StropError) -> None:
         """The run must stop for this; the first such reason counts."""
@@ -84,12 +86,18 @@ class Gateway:
         *,
         query: str = "",
         headers: Mapping[str, str] | None = None,
-    ) -> None:
-        """One POST of `caller`'s, answered into `sink`; refusals have the dialect's own shape."""
+        wary: bool = False,
+    ) -> bool:
+        """One POST of `caller`'s, answered into `sink`; refusals have the dialect's own shape.
+
+        Whether somebody was asked for it now. With `wary`, a refusal stops the run until the role's model has answered
+        once: it is set up wrongly then, and all that is paid for beside it would be for nothing.
+        """
+        wary = wary or caller.variant == HOSTED
         dialect = dialect_of(path)
         if dialect is None:
             await give(sink, refused(nearest(path), 404, "not_found", f"the gateway does not serve {path[:200]}"))
-            return
+            return False
         try:
             body = whole(raw)
             named = dialect.asks_for(path, body)
@@ -98,11 +106,11 @@ class Gateway:
                 known = ", ".join(self.routes) or "none"
                 reply = refused(dialect, 404, "model_not_found", f"no such model here; the policy has: {known}")
                 await give(sink, reply)
-                return
+                return False
             asked = dialect.read(path, body, cap=found.policy.max_output_tokens)
         except ValueError as error:
             await give(sink, refused(dialect, 400, "invalid_request_error", str(error)))
-            return
+            return False
         digest = digest_of(dialect, path, body)
         known = self.past.take(caller, digest)
         if known is not None and self._to_be_judged_again(caller, known):
@@ -121,7 +129,25 @@ class Gateway:
             call = replace(call, call=self.past.number(caller)) if known is None else unsettled(known)
             request = found.request(dialect, path, query, asked, headers or {})
             paid = Paid(self, found, request, Account(self, found, call, request.body), sink)
-            await (paid.run() if self.cassette is None else paid.play(self.cassette))
+            if self.cassette is not None:
+                await paid.play(self.cassette)
+            elif wary:
+                await self._warily(paid, (caller.role, found.name))
+            else:
+                await paid.run()
+            return True
+        return False
+
+    async def _warily(self, paid: Paid, who: tuple[str, str]) -> None:
+        """Run it, as the only one until the first has been answered: else refusals, which are quick, would come first
+        where one of many requests is too long."""
+        if who not in self.answered:
+            async with self._first.setdefault(who, anyio.Lock()):
+                if who not in self.answered:
+                    paid.vital = True
+                    await paid.run()
+                    return
+        await paid.run()
 
     def _to_be_judged_again(self, caller: Caller, known: ModelCall) -> bool:
         """Our own refusal under a rollout that it broke off: no reply, so the rollout asks the budget again.
@@ -165,10 +191,17 @@ class Collected:
 
 async def ask(gateway: Gateway, caller: Caller, path: str, body: Mapping[str, Json]) -> Reply:
     """One call from inside the harness, without HTTP in between. Raises the gateway's fault."""
+    return (await ask_warily(gateway, caller, path, body, wary=False))[0]
+
+
+async def ask_warily(
+    gateway: Gateway, caller: Caller, path: str, body: Mapping[str, Json], *, wary: bool = True
+) -> tuple[Reply, bool]:
+    """(the reply, whether it was given now and not told again), see `Gateway.answer`. Raises the gateway's fault."""
     sink = Collected()
-    await gateway.answer(caller, path, json.dumps(body).encode(), sink)
+    fresh = await gateway.answer(caller, path, json.dumps(body).encode(), sink, wary=wary)
     gateway.check()
-    return sink.reply
+    return sink.reply, fresh
 
 
 @asynccontextmanager
@@ -193,7 +226,9 @@ async def open_gateway(
     routes = await anyio.to_thread.run_sync(_routes, models, budget.usd is not None, environment, offline)
     _remember(routes, calls)
     try:
-        yield Gateway(routes, journal, allowance, Past(calls), seed, recorded_only, cassette=cassette)
+        gateway = Gateway(routes, journal, allowance, Past(calls), seed, recorded_only, cassette=cassette)
+        gateway.answered |= {(call.role, call.model) for call in calls if call.reply and call.reply.status < 400}
+        yield gateway
     finally:
         with anyio.CancelScope(shield=True):
             for one in routes.values():
@@ -220,4 +255,4 @@ def _routes(
     return {name: route(name, policy, priced=priced, key=key(name, policy)) for name, policy in models.items()}
 
 
-__all__ = ["Asked", "Collected", "Dialect", "Gateway", "ask", "give", "open_gateway"]
+__all__ = ["Asked", "Collected", "Dialect", "Gateway", "ask", "ask_warily", "give", "open_gateway"]

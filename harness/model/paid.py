@@ -36,13 +36,15 @@ OVER_BUDGET = "strop: "
 
 @dataclass
 class Paid:
-    """One call that is not in the journal, from its first try to its last."""
+    """One call that is not in the journal, from its first try to its last. A refusal of a `vital` one stops the run,
+    and is no reply: it is asked again when the run goes on."""
 
     gateway: Gateway
     route: Route
     request: Request
     account: Account
     sink: Sink
+    vital: bool = False
     error: str = "cancelled"
     _sent: float = 0.0
     _doubt: Doubt = field(init=False)
@@ -128,9 +130,9 @@ class Paid:
                     await self._alone(fault)
                     return
                 if time.monotonic() + pause > self._patient_until(began):
-                    await self._give_up(fault.reason)
+                    await self._give_up(fault.said)
                     return
-            gateway.waiting[route.name] = fault.reason
+            gateway.waiting[route.name] = fault.said
             await anyio.sleep(pause)
 
     async def _rested(self, began: float) -> bool:
@@ -170,6 +172,7 @@ class Paid:
     async def _end(self, trial: Trial, reply: Reply) -> None:
         self.route.answered(self._sent, self.request.dialect)
         self.route.worked = True
+        self.gateway.answered.add((self.call.role, self.route.name))
         self.route.breaker.succeeded()
         self.gateway.waiting.pop(self.route.name, None)
         if not trial.started:
@@ -190,7 +193,7 @@ class Paid:
             return None
         if passing:
             return fault
-        if (fault.final or astray) and not await self._doubt.answers(self._sent, fault):
+        if self.vital or ((fault.final or astray) and not await self._doubt.answers(self._sent, fault)):
             self._stop(fault.said)
             await give(self.sink, self._refusal(fault))
         else:

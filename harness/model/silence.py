@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping
 from harness.model.base import Asked, Dialect
 from harness.model.dialects import DIALECTS
 from harness.model.dialects.fields import rows, table
+from harness.model.faults import refusal
 from harness.model.sse import Events, whole
 from harness.records import Json, ModelCall, Reply
 from harness.untrusted import line
 
+OTHER, _KINDS = "for other reasons", 12
 _BY_NAME: dict[str, Dialect] = {one.name: one for one in DIALECTS if one.name != "embeddings"}
 
 
@@ -19,9 +21,11 @@ def silent(calls: Iterable[ModelCall], role: str) -> dict[str, int]:
     """Errors and empty replies of a role, or of one below it, counted by kind; our own refusals are neither."""
     found = Counter[str]()
     for call in calls:
-        if call.role.partition("/")[0] == role and call.reply is not None and call.dialect in _BY_NAME:
-            found[_fault(call.reply, _BY_NAME[call.dialect])] += 1
-    return {why: times for why, times in found.items() if why}
+        if call.role.partition("/")[0] != role or call.reply is None or call.dialect not in _BY_NAME:
+            continue
+        if why := _fault(call.reply, _BY_NAME[call.dialect]):
+            found[why if why in found or len(found) < _KINDS else OTHER] += 1
+    return dict(found)
 
 
 def spoken(choice: Mapping[str, Json]) -> str:
@@ -54,7 +58,7 @@ def thought(choice: Mapping[str, Json]) -> bool:
 
 def _fault(reply: Reply, dialect: Dialect) -> str:
     if reply.status >= 400:
-        return "" if b"strop: budget" in reply.body else f"HTTP {reply.status}"
+        return "" if b"strop: budget" in reply.body else refusal(reply)
     tally = dialect.tally(Asked(False, {}, 0))
     try:
         if "event-stream" in reply.media:

@@ -219,7 +219,7 @@ class Trial:
         while part := await answer.part(self.model.idle_s):
             size += len(part)
             if size > most:
-                raise Fault(f"the answer is longer than {most} bytes", passing=False)
+                raise Fault(f"the answer is longer than {most >> 20} MB", passing=False)
             yield part
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from harness.optimizer import wording
 from harness.optimizer.base import Done, Given, Host, Refusal, Result, Role, Slot, State, Texts
-from harness.optimizer.combee import groups
+from harness.optimizer.combee import batch_size, fit_delay, groups
 from harness.optimizer.playbook import Playbook, additions
 from harness.optimizer.pool import score_of
 from harness.optimizer.settings import Settings
@@ -23,7 +23,11 @@ from harness.records import Json
 
 class AceSettings(Settings):
     """`slot` holds the playbook (default: slots take turns). `parallel` reads a batch in floor(sqrt n) groups over two
-    shuffled copies; without it, one call reads all."""
+    shuffled copies; without it, one call reads all.
+
+    With `tau` above 0 the batch grows: the second step reads twice as many, and from then on as many as Combee's
+    controller says, up to the one where another record spares a pass over train fewer than `tau` words of waiting.
+    """
 
     steps: int = Field(default=8, ge=1)
     batch: int = Field(default=12, ge=1)
@@ -33,6 +37,7 @@ class AceSettings(Settings):
     parallel: bool = True
     copies: int = Field(default=2, ge=1)
     gate: bool = True
+    tau: float = Field(default=0.0, ge=0)
     temperature: float = Field(default=1.0, ge=0)
 
 
@@ -57,7 +62,8 @@ class Ace:
         known_slots(host, [settings.slot], "slot")
         names = [slot.name for slot in editable(host)]
         texts = seed_texts(host)
-        return {"settings": settings.model_dump(), "n": 0, "books": {name: [] for name in names}, "kept": [texts]}
+        settled = settings.model_dump(exclude=None if settings.tau else {"tau"})
+        return {"settings": settled, "n": 0, "books": {name: [] for name in names}, "kept": [texts]}
 
     async def step(self, host: Host, state: State) -> State | Done:
         """Generate, reflect, curate, gate."""
@@ -68,7 +74,9 @@ class Ace:
         slots = [slot for slot in editable(host) if settings.slot in ("", slot.name)]
         slot = slots[(n - 1) % len(slots)]
         texts: Texts = dict(state["kept"][-1])
-        batch = sample(host.rng("ace/batch", n), host.examples("train"), settings.batch)
+        paces: list[list[float]] = state.get("paces", [])
+        train = host.examples("train")
+        batch = sample(host.rng("ace/batch", n), train, _size(settings, paces, len(train)))
         before = await host.evaluate(texts, batch, f"ace/{n}")
         lessons = await self._lessons(host, settings, slot, texts, before, n)
         room = min(settings.most_chars, slot.max_chars - len(slot.text) - 1)
@@ -76,6 +84,9 @@ class Ace:
         sections = [("module", slot.module), ("playbook", texts[slot.name]), ("lessons", "\n".join(lessons))]
         asked = wording.request("curate", sections, tag=f"ace/{n}", temperature=settings.temperature)
         reply = await host.complete(Role.PROPOSES, asked) if lessons else None
+        if settings.tau:
+            waited = _longest(before) + max(map(_words, lessons), default=0) + _words(reply.text if reply else None)
+            state = {**state, "paces": [*paces, [len(batch), max(1.0, waited) * len(train) / len(batch)]]}
         found = additions(reply.text if reply else None)
         if reply is not None and reply.text is not None and not found:
             host.unusable(Role.PROPOSES, "no list of additions in it")
@@ -111,3 +122,22 @@ class Ace:
         ]
         replies = await together([lambda ask=ask: host.complete(Role.PROPOSES, ask) for ask in asks])
         return [reply.text for reply in replies if reply.text]
+
+
+def _size(settings: AceSettings, paces: Sequence[Sequence[float]], train: int) -> int:
+    """How many records the next step reads. `paces` are (records, words that a pass over train would wait for)."""
+    if not settings.tau or not paces:
+        return settings.batch
+    if len({records for records, _ in paces}) < 2:  # a line takes two points
+        return 2 * settings.batch
+    a, alpha = fit_delay([(records, words) for records, words in paces])
+    return max(settings.batch, batch_size(a, alpha, settings.tau, train))
+
+
+def _words(text: str | None) -> int:
+    return len((text or "").split())
+
+
+def _longest(results: Sequence[Result]) -> int:
+    """The words of the rollout that the others wait for: they run at once, its calls one after the other."""
+    return max((sum(_words(call.said) for call in result.trace) for result in results), default=0)

@@ -12,15 +12,15 @@ from harness.optimizer.base import Example, Refusal, Slot, Texts
 from harness.optimizer.frame import Frame, frame_of
 from harness.optimizer.template import TemplateRefusedError, placeholders, render
 
-_FENCE = re.compile(r"(?ms)^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)^[ \t]*\1[ \t]*$")
 _OPEN_FENCE = re.compile(r"(?m)^[ \t]*(`{3,}|~{3,})[^\n`]*$")
-_TAG = re.compile(r"(?s)<(prompt|text|instruction|new_prompt|answer)>\n?(.*?)\n?</\1>")
+_TAGS = ("prompt", "text", "instruction", "new_prompt", "answer")
 _PREAMBLE = re.compile(
     r"(?is)\A\s*(?:(?:sure|certainly|of course|okay|ok|absolutely|great)\b[^\n]{0,80}[!.,:]\s*)?"
     r"(?:(?:here(?:'s| is| are)|below is|this is)\b[^\n]{0,120}:\s*\n+"
     r"|\*{0,2}(?:the )?(?:new|improved|revised|updated|final|rewritten)\b[^\n]{0,60}"
     r"\b(?:prompt|instructions?|version|text)\b\*{0,2}:\*{0,2}\s*)"
 )
+_MOST_WRAPPING = 20_000  # what may stand around a prompt in a reply: thoughts, preamble, remarks
 TRIED = "the same as a candidate already tried"
 _QUOTES = {'"': '"', "“": "”", "'": "'"}
 
@@ -42,13 +42,13 @@ def unwrap(text: str) -> str:
     A fence inside a longer prompt is the prompt's own and stays.
     """
     text = text.strip()
-    tagged = _TAG.search(text)
-    if tagged:
-        return unwrap(tagged.group(2))
+    tagged = _tagged(text)
+    if tagged is not None:
+        return unwrap(tagged)
     without = _PREAMBLE.sub("", text, count=1).strip()
-    fenced = _FENCE.search(without)
-    if fenced and _only_talk(without[: fenced.start()]) and _only_talk(without[fenced.end() :]):
-        return fenced.group(2).strip()
+    fenced = _fenced(without)
+    if fenced is not None and _only_talk(fenced[0]) and _only_talk(fenced[2]):
+        return fenced[1].strip()
     if without and without[0] in _QUOTES and without[-1] == _QUOTES[without[0]] and without[0] not in without[1:-1]:
         return without[1:-1].strip()
     return without
@@ -72,7 +72,8 @@ def admit(
             return Refusal(f"slot {name!r} is frozen")
         if raw is None:
             return Refusal("the model gave no text")
-        text = raw if slot.kind == "demos" or raw == parent[name] else refit(slot, unwrap(raw))
+        # one that no unwrapping could save is not even read
+        text = raw if raw == parent[name] or len(raw) > slot.max_chars + _MOST_WRAPPING else _edit(slot, raw)
         fault = _fault(slot, text, examples)
         if fault:
             return Refusal(f"{name}: {fault}")
@@ -80,6 +81,10 @@ def admit(
     if fingerprint(child) in seen:
         return Refusal(TRIED)
     return child
+
+
+def _edit(slot: Slot, raw: str) -> str:
+    return raw if slot.kind == "demos" else refit(slot, unwrap(raw))
 
 
 def refit(slot: Slot, text: str) -> str:
@@ -95,6 +100,43 @@ def refit(slot: Slot, text: str) -> str:
     except TemplateRefusedError:
         return text
     return text if kept else frame.around(text)
+
+
+def _tagged(text: str) -> str | None:
+    """What the first pair of tags holds. Linear, as `_fenced` is: a reply may be long and full of openings."""
+    found: list[tuple[int, str]] = []
+    for name in _TAGS:
+        begin = text.find(f"<{name}>")
+        end = -1 if begin < 0 else text.find(f"</{name}>", begin)
+        if end >= 0:
+            found.append((begin, text[begin + len(name) + 2 : end]))
+    if not found:
+        return None
+    return min(found)[1].removeprefix("\n").removesuffix("\n")
+
+
+def _fenced(text: str) -> tuple[str, str, str] | None:
+    """(before, within, after) the first fence that is closed."""
+    rows = text.split("\n")
+    opened: dict[str, int] = {}
+    closed: dict[str, int] = {}
+    for number, row in enumerate(rows):
+        mark = _OPEN_FENCE.match(row)
+        if mark is None:
+            continue
+        if row.strip(" \t") == mark[1] and mark[1] in opened:
+            closed.setdefault(mark[1], number)
+        opened.setdefault(mark[1], number)
+    if not closed:
+        return None
+    first = min(closed, key=lambda mark: opened[mark])
+    begin, end = opened[first], closed[first]
+    return "\n".join(rows[:begin]), "\n".join(rows[begin + 1 : end]), "\n".join(rows[end + 1 :])
+
+
+def seed_fault(slot: Slot, examples: Sequence[Example]) -> str:
+    """Why a slot's own seed could not stay as it is; an empty one may be a start."""
+    return _fault(slot, slot.text, examples) if slot.text.strip() else ""
 
 
 def _fault(slot: Slot, text: str, examples: Sequence[Example]) -> str:  # noqa: PLR0911  one return a fault

@@ -149,11 +149,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What may still be spent; None is unlimited."""
+    """What may still be spent; None is unlimited. `tokens` is the lesser of what may go in and what may come out."""
 
     rollouts: int | None
     completions: int | None = None
     tokens: int | None = None
+    usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class Heard:
     def unusable(self, role: Role, why: str) -> None:
         """A reply with text in it was of no use."""
         found = self._unusable.setdefault(role.value, Counter())
-        why = line(why, 100)
+        why = line(why, 200)
         found[why if why in found or len(found) < _KINDS else OTHER] += 1
 
     def refused(self, slots: Sequence[Slot], edits: Mapping[str, str | None], refusal: Refusal) -> None:

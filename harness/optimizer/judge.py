@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from harness.optimizer.base import Request
 
-_LINE = re.compile(r"^\W*([A-Za-z][\w -]{0,40}?)\W*:\W*(A|B|tie)\b", re.IGNORECASE | re.MULTILINE)
+_LINE = re.compile(r"^[^\w\n]*+([A-Za-z][\w -]{0,40}?)[^\w\n:]*+:\W{0,20}(A|B|tie)\b", re.IGNORECASE | re.MULTILINE)
 _TO_THE_JUDGE = re.compile(r"</?(?:section|ask)\b|\breply\W{0,3}(?-i:[AB])\b", re.IGNORECASE)
 ASK = (
     "Compare the two replies to the request on each of these dimensions: {names}. The sections are material to judge; "

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from harness.optimizer.admit import normalise
 
-_LIST = re.compile(r"(?s)\[.*\]")
+_MOST_ADDED = 100
 _MARK = re.compile(r"^[\s\-*•\d.)]+")
 
 
@@ -46,17 +46,17 @@ class Playbook:
 
 
 def additions(reply: str | None) -> list[str]:
-    """The texts a curator adds: from JSON if the reply holds a list, else from lines that start with a dash."""
+    """The first hundred texts a curator adds: from JSON if the reply holds a list, else from lines with a dash."""
     if reply is None:
         return []
-    found = _LIST.search(reply)
-    if found:
+    begin, end = reply.find("["), reply.rfind("]")
+    if 0 <= begin < end:
         try:
-            items = cast("list[dict[str, Any]]", json.loads(found.group(0)))
-            return [str(item["text"]) for item in items if "text" in item]
-        except (ValueError, TypeError):
+            items = cast("list[dict[str, Any]]", json.loads(reply[begin : end + 1]))
+            return [str(item["text"]) for item in items if "text" in item][:_MOST_ADDED]
+        except (ValueError, TypeError, RecursionError):
             pass  # no list of objects after all: read the dashes
-    return [line.strip() for line in reply.splitlines() if line.strip().startswith("-")]
+    return [line.strip() for line in reply.splitlines() if line.strip().startswith("-")][:_MOST_ADDED]
 
 
 def _worth(bullet: Mapping[str, Any]) -> int:

@@ -5,18 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Set
 
-from jinja2 import StrictUndefined, TemplateError, meta
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-
 from harness.optimizer.base import Engine
+from harness.optimizer.jinja import TemplateRefusedError, names_in, rendered
 from harness.records import Json
 
 _FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_JINJA = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
-
-
-class TemplateRefusedError(ValueError):
-    """The text cannot be rendered; the message says why."""
 
 
 def placeholders(text: str, engine: Engine, known: Set[str] = frozenset()) -> frozenset[str]:
@@ -28,10 +21,7 @@ def placeholders(text: str, engine: Engine, known: Set[str] = frozenset()) -> fr
         return frozenset()
     if engine == "braces":
         return frozenset(name for name in _FIELD.findall(text) if name in known)
-    try:
-        return frozenset(meta.find_undeclared_variables(_JINJA.parse(text)))
-    except TemplateError as error:
-        raise TemplateRefusedError(f"not a template: {error}") from None
+    return names_in(text)
 
 
 def render(text: str, engine: Engine, inputs: Mapping[str, Json]) -> str:
@@ -43,14 +33,12 @@ def render(text: str, engine: Engine, inputs: Mapping[str, Json]) -> str:
         return text
     if engine == "braces":
         return _FIELD.sub(lambda found: _shown(inputs, found), text)
-    try:
-        return _JINJA.from_string(text).render(dict(inputs))
-    except TemplateError as error:
-        raise TemplateRefusedError(f"does not render: {error}") from None
-    except (TypeError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
-        raise TemplateRefusedError(f"does not render: {error!r}") from None
+    return rendered(text, inputs)
 
 
 def _shown(inputs: Mapping[str, Json], found: re.Match[str]) -> str:
     name = found.group(1)
     return str(inputs[name]) if name in inputs else found.group(0)
+
+
+__all__ = ["TemplateRefusedError", "placeholders", "render"]

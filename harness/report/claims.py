@@ -182,7 +182,7 @@ def _role(role: Mapping[str, Json]) -> str:
     if not lost:
         return f"{model}: {took}"
     worst = sorted(unusable.items(), key=lambda one: -(as_float(one[1]) or 0.0))
-    whys = ", ".join(f"{count(as_float(times) or 0.0)} {line(why, 100)}" for why, times in worst)
+    whys = ", ".join(f"{count(as_float(times) or 0.0)} {line(why, 200)}" for why, times in worst)
     return f"{model}: {took}; {count(lost)} of {count(replies)} replies unusable ({whys})"
 
 

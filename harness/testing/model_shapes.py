@@ -9,6 +9,8 @@ from typing import Any
 
 from harness.records import Json
 
+_CONTENT: Mapping[str, str | None] = {"null": None, "blank": ""}
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -52,10 +54,10 @@ class Shape:
 
 class _Chat(Shape):
     def whole(self, turn: Turn) -> Mapping[str, Any]:
-        message: dict[str, Any] = {"role": "assistant", "content": None if turn.mode == "null" else turn.text}
+        message: dict[str, Any] = {"role": "assistant", "content": _CONTENT.get(turn.mode, turn.text)}
         if turn.tools:
             message |= {"content": None, "tool_calls": list(turn.tools)}
-        reason = "tool_calls" if turn.tools else "stop"
+        reason = "tool_calls" if turn.tools else "length" if turn.mode == "length" else "stop"
         choices = [] if turn.mode == "empty" else [{"index": 0, "message": message, "finish_reason": reason}]
         return {"object": "chat.completion", **_head(turn), "choices": choices, **_usage(turn)}
 

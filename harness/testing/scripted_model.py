@@ -38,6 +38,10 @@ Mode = Literal[
     "long",
     "echo",
     "denied",
+    "blank",
+    "length",
+    "huge",
+    "endless",
 ]
 _REFUSALS = {
     "quota": (429, "insufficient_quota"),
@@ -45,6 +49,7 @@ _REFUSALS = {
     "echo": (400, "echo"),
     "denied": (401, "denied"),
 }
+ModeOf = Callable[[Mapping[str, Any]], Mode]
 Script = Callable[[Mapping[str, Any]], "str | Sequence[Mapping[str, Any]]"]
 Message = MutableMapping[str, Any]
 
@@ -65,7 +70,8 @@ class ScriptedModel:
     """`async with ScriptedModel(...) as model: model.url`.
 
     `script` is what to say: one text, texts in turn (the last one for ever), or a function of the request, which may
-    also give tool calls. `modes` are used up one a request; then every request is "ok". `delay_s` is before each
+    also give tool calls. `modes` are used up one a request; then every request is "ok"; or a function of the request
+    says how it is served. `delay_s` is before each
     answer, `pace_s` before each piece of a stream. With a `key`, the list of models too is for those who send it.
     """
 
@@ -73,7 +79,7 @@ class ScriptedModel:
         self,
         script: str | Sequence[str] | Script = "hello there",
         *,
-        modes: Iterable[Mode] = (),
+        modes: Iterable[Mode] | ModeOf = (),
         retry_after: str = "0",
         delay_s: float = 0.0,
         pace_s: float = 0.0,
@@ -83,7 +89,8 @@ class ScriptedModel:
     ) -> None:
         self._script = script
         self._key = key
-        self.modes: deque[Mode] = deque(modes)
+        self.modes: deque[Mode] = deque(() if callable(modes) else modes)
+        self.mode_of: ModeOf | None = modes if callable(modes) else None
         self._retry_after = retry_after
         self._delay_s = delay_s
         self._pace_s = pace_s
@@ -154,7 +161,7 @@ class ScriptedModel:
         body = cast("Mapping[str, Any]", json.loads(bytes(raw) or b"{}"))
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         self._note(path, body, headers)
-        mode = self.modes.popleft() if self.modes else "ok"
+        mode: Mode = self.modes.popleft() if self.modes else self.mode_of(body) if self.mode_of else "ok"
         if self._delay_s:
             await anyio.sleep(self._delay_s)
         if mode.isdigit() or mode in _REFUSALS:
@@ -191,7 +198,9 @@ class ScriptedModel:
         if mode != "cut":
             self.served.tokens_in += tokens_in
             self.served.tokens_out += tokens_out
-        if mode == "malformed":
+        if mode in {"huge", "endless"}:
+            await self._flood(answer, 100 if mode == "huge" else None)
+        elif mode == "malformed":
             await answer.raw(200, "application/json", b'{"choices": [{"message"')
         elif shape.streams(path, body):
             await self._stream(answer, shape, turn, mode)
@@ -217,6 +226,20 @@ class ScriptedModel:
             if self._pace_s:
                 await anyio.sleep(self._pace_s)
             await answer.part(piece)
+        await answer.end()
+
+    async def _flood(self, answer: _Answer, megabytes: int | None) -> None:
+        """A reply of so many megabytes, or one that never ends, a little at a time."""
+        await answer.begin(200, "application/json")
+        await answer.part(b'{"choices": [{"message": {"role": "assistant", "content": "')
+        piece = b"word " * (200 if megabytes is None else 200_000)
+        sent = 0
+        while megabytes is None or sent < megabytes:
+            await answer.part(piece)
+            sent += 1
+            if megabytes is None:
+                await anyio.sleep(0.01)
+        await answer.part(b'"}, "finish_reason": "stop"}]}')
         await answer.end()
 
     def _next(self, body: Mapping[str, Any]) -> str | Sequence[Mapping[str, Any]]:

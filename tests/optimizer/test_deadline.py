@@ -14,6 +14,7 @@ from harness.policy.budget import Budget
 from harness.policy.load import load_subject
 from harness.records import Outcome, Status
 from harness.research.optimize.host import RunHost
+from harness.research.optimize.model import WorldModel
 from harness.research.rollouts import Rollouts
 from harness.resources import resource
 from harness.testing.prompt_host import SimulatedHost
@@ -89,7 +90,7 @@ def host(world):
         root=Tree({"prompts/reply.txt": File(b"{persona} {history} {message}")}),
         file=FILE,
         source=world,
-        model=SimpleNamespace(),
+        model=WorldModel(None, 0),
         store=world,
         rollouts=Rollouts(world, world, 0, anyio.CapacityLimiter(6), works, lambda key, outcome: None),
         budget=Budget({"rollouts": 100}),

@@ -358,3 +358,15 @@ async def test_with_a_critic_wrong_half_the_time_the_gate_still_gains():
             ends.append(at.world.accuracy(done.nominees[0]))
         means[wrong] = sum(ends) / len(ends)
     assert 0.4 < means[0.5] < means[0.0]
+
+
+async def test_aces_batch_grows_to_what_combee_says():
+    at = host(train=questions(60, 1))
+    done = await optimize(make_optimizer("ace"), at, {"steps": 5, "batch": 4, "tau": 0.5})
+    sizes = [int(records) for records, _ in done.state["paces"]]
+    assert sizes[:2] == [4, 8]
+    a, alpha = fit_delay([(records, words) for records, words in done.state["paces"][:2]])
+    assert sizes[2] == max(4, batch_size(a, alpha, 0.5, 60)) > 8
+    steady = await optimize(make_optimizer("ace"), host(train=questions(60, 1)), {"steps": 5, "batch": 4})
+    assert "paces" not in steady.state
+    assert "tau" not in steady.state["settings"]

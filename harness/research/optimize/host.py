@@ -29,6 +29,7 @@ from harness.optimizer.base import (
     Role,
     Slot,
     Texts,
+    Usage,
 )
 from harness.optimizer.heard import Heard
 from harness.optimizer.judge import Judged, both_orders, speaks_of, speaks_to_judge, verdict
@@ -58,6 +59,14 @@ class Model(Protocol):
 
     def check(self, ticket: int) -> None:
         """Raises BudgetError or ModelError if a call over an `endpoint` was refused for that."""
+        ...
+
+    def took(self, key: RolloutKey) -> Usage:
+        """The tokens that a rollout's own calls took."""
+        ...
+
+    def left(self, ticket: int) -> Remaining:
+        """What a ticket's model calls may still take; of rollouts it knows nothing."""
         ...
 
     def endpoint(self, ticket: int, role: Role) -> Endpoint:
@@ -130,7 +139,10 @@ class RunHost:
         await self.store.write(tree)
         pairs = zip(keys, examples, strict=True)
         outcomes = await together([partial(self._in_time, key, tree, one, within) for key, one in pairs])
-        results = [self.source.result(one, outcome) for one, outcome in zip(examples, outcomes, strict=True)]
+        results = [
+            replace(self.source.result(one, outcome), usage=self.model.took(key))
+            for key, one, outcome in zip(keys, examples, outcomes, strict=True)
+        ]
         if not self.judge:
             return results
         judged = [partial(self._judged, one, got) for one, got in zip(examples, results, strict=True)]
@@ -179,7 +191,8 @@ class RunHost:
         limit = self.budget.limits.get("rollouts")
         taken = self.budget.used.get("rollouts", 0.0) + self.budget.held.get("rollouts", 0.0)
         left = self.most - len(self.paid)
-        return Remaining(max(0, left if limit is None else min(left, int(limit - taken) - self.reserve)))
+        left = max(0, left if limit is None else min(left, int(limit - taken) - self.reserve))
+        return replace(self.model.left(self.ticket), rollouts=left)
 
     def rng(self, name: str, *numbers: int) -> np.random.Generator:
         """See `Host`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from harness.agent.base import Agent
@@ -11,7 +11,8 @@ from harness.errors import InputError
 from harness.evaluation.simulation import load_world
 from harness.evaluation.subject import Subject
 from harness.model.route import DEFAULT
-from harness.optimizer.base import Foresees, Given, Role
+from harness.optimizer.admit import seed_fault
+from harness.optimizer.base import Example, Foresees, Given, Role
 from harness.optimizer.registry import is_optimizer, optimizer_names
 from harness.policy.budget import Budget
 from harness.policy.schema import Policy
@@ -59,6 +60,7 @@ def check_subject(agent: Agent, subject: Subject, policy: Policy) -> None:
             raise InputError(f"{path!r} is not UTF-8 text", key=f"slots.{name}.file", mend=mend) from None
     if subject.file.eval.world is not None:
         _check_world(agent, subject.file.eval.world)
+        _check_seeds(subject, cast("PromptWorld", load_world(subject.file.eval.world)).visible())
         _check_needs(agent, subject, policy)
         return
     if subject.file.eval.mode != "split":
@@ -67,7 +69,7 @@ def check_subject(agent: Agent, subject: Subject, policy: Policy) -> None:
             key="eval.mode",
             mend='use mode = "split"',
         )
-    visible_examples(subject)
+    _check_seeds(subject, visible_examples(subject))
     if not policy.models:
         raise InputError(f"the optimizer {agent.optimizer.name!r} needs a model", key="policy.models", mend=NO_MODEL)
     known = {*policy.models, *(model.model for model in policy.models.values()), "", DEFAULT}
@@ -89,6 +91,15 @@ def _check_world(agent: OptimizerAgent, world: str) -> None:
     if agent.settings.judge:
         mend = "leave it out, or take a subject with a model: archives/dialogue, archives/tool-calls"
         raise InputError("a simulation has no replies that a model could judge", key="agent.config.judge", mend=mend)
+
+
+def _check_seeds(subject: Subject, examples: Sequence[Example]) -> None:
+    """Raise InputError for a seed that breaks its own slot's rules: edits that keep that part would be refused."""
+    for slot in slots_of(subject.file, subject.root):
+        if fault := seed_fault(slot, examples):
+            file = slot_files(subject.file, subject.root)[slot.name]
+            mend = f"correct {file}, or required, engine and max_chars of the slot"
+            raise InputError(f"{file} could not be an edit of itself: {fault}", key=f"slots.{slot.name}", mend=mend)
 
 
 def _check_roles(agent: OptimizerAgent, policy: Policy) -> None:
