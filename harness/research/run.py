@@ -45,7 +45,7 @@ from harness.research.opening import (
     run_body,
 )
 from harness.research.raising import ROW, raise_of
-from harness.research.runs import list_runs, new_folder, owner_of, runs_folder
+from harness.research.runs import new_folder, owner_of, run_folders, runs_folder
 from harness.research.session import Hold, Session
 from harness.research.share import Share
 from harness.research.sowing import gather
@@ -275,7 +275,7 @@ async def _models(hold: Hold, tape: Tape) -> AsyncGenerator[Server | None]:
 
 async def _open(hold: Hold, boxes: Boxes, watch: Watch, models: Server | None) -> Session:
     await boxes.prepare()
-    runs = await anyio.to_thread.run_sync(list_runs, hold.folder.parent)
+    runs = await anyio.to_thread.run_sync(run_folders, hold.folder.parent)
     dead = [owner_of(path) for path in runs if path != hold.folder and holder(path) is None]
     await boxes.reap([owner_of(hold.folder), *dead])  # our own name too: an earlier session of this run may have died
     rows = await hold.archive.frame()

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.archive.beginning import began
 from harness.archive.database import FILE_NAME
 from harness.errors import InputError, StorageError
 
@@ -51,13 +52,17 @@ def owner_of(folder: Path) -> str:
     return f"{folder.name[:40]}-{hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:10]}"
 
 
-def list_runs(runs: Path) -> Sequence[Path]:
-    """Every run folder, oldest first."""
+def run_folders(runs: Path) -> Sequence[Path]:
+    """Every run folder, in no order."""
     try:
-        found = [path for path in runs.iterdir() if (path / FILE_NAME).is_file()]
+        return [path for path in runs.iterdir() if (path / FILE_NAME).is_file()]
     except OSError:
         return []
-    return sorted(found, key=_born)
+
+
+def list_runs(runs: Path) -> Sequence[Path]:
+    """Every run folder, the one that began last at the end, by what each run recorded when it began."""
+    return sorted(run_folders(runs), key=_born)
 
 
 def was_a_run(folder: Path) -> bool:
@@ -83,9 +88,14 @@ def find_run(name: str | None, runs: Path) -> Path:
     raise InputError(f"{name!r} {what}", key="RUN", mend="`strop list` shows every run")
 
 
-def _born(folder: Path) -> tuple[int, str]:
-    lock = folder / LOCK
-    return (lock if lock.exists() else folder).stat().st_mtime_ns, folder.name
+def _born(folder: Path) -> tuple[str, str]:
+    return began(folder) or _named(folder.name), folder.name
+
+
+def _named(name: str) -> str:
+    """When a run was named, of one whose records cannot be read: it is still the last one, and says what is wrong."""
+    stamp = re.search(r"-(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)(?:-\d+)?$", name)
+    return "" if stamp is None else "{}-{}-{}T{}:{}:{}".format(*stamp.groups())
 
 
 def _slug(text: str) -> str:
