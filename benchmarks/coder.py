@@ -125,14 +125,14 @@ def table(bodies: list[dict], summary: dict, root: str, seconds: float) -> dict[
     twins = [body for body in bodies if body["decision"]["verdict"] == "duplicate"]
     failed = sum("its edit failed" in body["proposal"]["note"] for body in twins)
     empty = sum(body["proposal"]["tree"] == trees[body["parent"]] for body in twins) - failed
-    broken = sum("does not function" in body["decision"]["reason"] for body in bodies)
+    broken = Counter(map(why_broken, bodies))
     vault, models = summary["vault"], summary["models"]
     return {
         "tickets": len(bodies),
         "edit failed (crashed or out of time)": failed,
         "empty (the child is its parent)": empty,
         "duplicate of another variant": len(twins) - failed - empty,
-        "broken (import, smoke, edit check)": broken,
+        "broken, by what failed": {why: times for why, times in broken.items() if why} or "none",
         "blocked": verdicts["blocked"],
         "archived": verdicts["archived"],
         "kept": verdicts["kept"],
@@ -145,6 +145,15 @@ def table(bodies: list[dict], summary: dict, root: str, seconds: float) -> dict[
     }
 
 
+def why_broken(body: dict) -> str:
+    """The check that a broken child failed, or that all its tasks failed; nothing for a child that works."""
+    reason = body["decision"]["reason"]
+    if not reason.startswith("does not function: "):
+        return ""
+    check = reason.removeprefix("does not function: ").partition(":")[0]
+    return f"{body['decision']['verdict']}: {'every task' if check.startswith('no task of') else check}"
+
+
 def shown(bodies: list[dict], steps: int, stages: int) -> dict[str, bool]:
     """What such a run is to show, and whether it did."""
     verdicts = Counter(body["decision"]["verdict"] for body in bodies)
@@ -154,7 +163,13 @@ def shown(bodies: list[dict], steps: int, stages: int) -> dict[str, bool]:
     broken = [body for body in bodies if "does not function" in body["decision"]["reason"]]
     parents = {body["parent"] for body in bodies}
     twins = [body for body in bodies if body["decision"]["verdict"] == "duplicate"]
-    cited = any(body["proposal"]["tree"] in one["key"] for body in twins for one in body["rollouts"])
+    # an empty child is its parent again, whose own runs its ticket may cite: those that promoted it
+    trees = {body["variant"]["id"]: body["proposal"]["tree"] for body in bodies if body["variant"]}
+    cited = False
+    for body in twins:
+        promoted = {trees.get(one["id"]) for one in body["archive"].get("again", ())}
+        tree = body["proposal"]["tree"]
+        cited |= tree not in promoted and any(tree in one["key"] for one in body["rollouts"])
     return {
         f"{steps} tickets": len(bodies) == steps,
         "children of children": len(parents - {"v0"}) > 0,

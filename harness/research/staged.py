@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -23,6 +24,11 @@ from harness.untrusted import line
 
 HYPOTHESIS = "hypothesis"
 TITLE = "title"
+_SAID = {
+    Status.TIMEOUT: "ran out of time",
+    Status.AGENT_ERROR: "crashed",
+    Status.INFRA_ERROR: "could not be run",
+}
 
 
 @dataclass
@@ -59,8 +65,9 @@ class StagedPlacement(Placement):
             return self._decision(Verdict.INFRA, "no task could be run")
         ended = [outcome for key, outcome in self.climb.runs if not key.example.startswith(PREFIX)]
         if not any(outcome.status is Status.OK for outcome in ended):
-            reason = f"does not function: no task of {len(ended)} ended by itself: {ended[0].detail}"
-            return self._decision(Verdict.CRASHED, line(reason, 300))
+            late = all(outcome.status in (Status.TIMEOUT, Status.INFRA_ERROR) for outcome in ended)
+            reason = f"does not function: {_failed(ended)}"
+            return self._decision(Verdict.TIMED_OUT if late else Verdict.CRASHED, line(reason, 300))
         self.evidence["stages"] = told(self.session, self.climb)
         return None
 
@@ -118,6 +125,14 @@ class StagedPlacement(Placement):
         if isinstance(claim, dict) and self.climb is not None and decision.verdict is not Verdict.DUPLICATE:
             body[HYPOTHESIS] = checked(claim, self.climb)
         return body
+
+
+def _failed(ended: Sequence[Outcome]) -> str:
+    """How a child failed that came to an end in no task: how often in which way, and what the first said."""
+    times = Counter(outcome.status for outcome in ended)
+    ways = ", ".join(f"{times[status]} {said}" for status, said in _SAID.items() if times[status])
+    first = next(outcome for outcome in ended if outcome.status is not Status.INFRA_ERROR)
+    return f"no task of {len(ended)} came to an end: {ways}: {first.detail}"
 
 
 def staged_member(session: Session, name: str, ticket: int, parents: tuple[str, ...], climb: Climb) -> Member:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,10 +22,11 @@ import anyio.from_thread
 import anyio.to_thread
 
 from harness.archive.ledger import canonical
+from harness.archive.lock import RunLock
 from harness.archive.parcel import Parcel, Reader, Sink, read_parcel, write_parcel
 from harness.archive.sqlite import SqliteArchive
 from harness.clock import SystemClock
-from harness.errors import InputError, IntegrityError, StorageError
+from harness.errors import InputError, IntegrityError, StorageError, StropError
 from harness.records import Json
 from harness.repo.objects import ObjectKind, is_object_id
 from harness.repo.store import FOLDER_NAME, TreeStore
@@ -37,6 +39,7 @@ from harness.version import VERSION
 
 IMPORTED = "imported"
 _STAGE = ".importing-"
+_YOUNG_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +79,22 @@ async def import_archive(path: Path, runs: Path, *, name: str | None = None, exp
     wanted = name or line(str(parcel.header.get("run")), 100)
     stage = await anyio.to_thread.run_sync(_stage, runs)
     try:
-        report = await unpack(parcel, stage / "run")
-        folder = await anyio.to_thread.run_sync(lambda: new_folder(runs, wanted, "", wanted))
+        with RunLock(stage):
+            report = await unpack(parcel, stage / "run")
+        folder = await anyio.to_thread.run_sync(_folder, runs, wanted)
         await anyio.to_thread.run_sync((stage / "run").rename, folder)
     finally:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(lambda: shutil.rmtree(stage, ignore_errors=True))
     return Imported(folder, parcel.key, parcel.header, report)
+
+
+def _folder(runs: Path, name: str) -> Path:
+    try:
+        return new_folder(runs, name, "", name)
+    except InputError as error:
+        mend = "import it under another: --name NAME, of letters, digits, '.', '_' and '-'"
+        raise InputError(error.problem, file=runs, key="--name", mend=mend) from error
 
 
 async def unpack(parcel: Parcel, folder: Path) -> VerifyReport:
@@ -220,12 +232,19 @@ def _safe(refs: Mapping[str, str]) -> Mapping[str, str]:
     return refs
 
 
+def _sweep(stage: Path) -> None:
+    """Remove what an import left that was killed: nobody holds it. A young one may not be held yet."""
+    with suppress(OSError, StropError):
+        if not stage.is_symlink() and time.time() - stage.stat().st_mtime > _YOUNG_S:
+            with RunLock(stage):
+                shutil.rmtree(stage, ignore_errors=True)
+
+
 def _stage(runs: Path) -> Path:
     try:
         runs.mkdir(parents=True, exist_ok=True)
-        for old in runs.glob(f"{_STAGE}*"):  # of an import that was killed
-            with suppress(OSError):
-                old.rmdir()
+        for old in runs.glob(f"{_STAGE}*"):
+            _sweep(old)
         return Path(tempfile.mkdtemp(prefix=_STAGE, dir=runs.resolve()))
     except OSError as error:
         mend = "free space, fix permissions, or name another folder with --runs"

@@ -60,6 +60,7 @@ CHILDREN = {
     "edits nothing": AGENT.replace('+ "# checked\\n"', ""),
     "removes what it edits": AGENT.replace('notes.write_text(notes.read_text() + "# checked\\n")', "1 / 0"),
     "writes over its tasks": AGENT.replace('    Path("/out/answer', OVERWRITES + '    Path("/out/answer'),
+    "sleeps in every task": AGENT.replace("    task = ", "    import time; time.sleep(60)\n    task = "),
     "dies in every task": AGENT.replace("    task = ", "    sys.exit(3)\n    task = "),
 }
 
@@ -88,7 +89,13 @@ async def test_every_broken_child_is_recorded_and_no_parent(tmp_path):
     await archive.aclose()
     verdicts = {name: body["decision"]["verdict"] for name, body in bodies.items()}
     assert verdicts["good"] == "kept"
-    assert verdicts["never ends"] == "timed_out"
+    assert verdicts["never ends"] == verdicts["sleeps in every task"] == "timed_out"
+    why = {name: body["decision"]["reason"] for name, body in bodies.items()}
+    assert why["sleeps in every task"].startswith("does not function: no task of 3 came to an end: 3 ran out of time:")
+    assert why["dies in every task"].startswith(
+        "does not function: no task of 3 came to an end: 3 crashed: exit code 3"
+    )
+    assert why["never ends"].startswith("does not function: functioning/imports: ")
     for name in ("no entry point", "exits at import", "edits nothing", "removes what it edits", "dies in every task"):
         assert verdicts[name] == "crashed", (name, bodies[name]["decision"]["reason"])
         assert "does not function" in bodies[name]["decision"]["reason"]
@@ -98,7 +105,7 @@ async def test_every_broken_child_is_recorded_and_no_parent(tmp_path):
         body["parent"] for body in bodies.values()
     }
     # no scored task was run for what failed a check; what overwrote its tasks is judged as if it had not
-    for name in broken - {"dies in every task"}:
+    for name in broken - {"dies in every task", "sleeps in every task"}:
         assert all("functioning/" in one["key"] for one in bodies[name]["rollouts"])
     told = bodies["writes over its tasks"]["decision"]["evidence"]["stages"]
     assert (told["solved"], told["run"]) == (1.0, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import harness
+from harness.archive.lock import RunLock
 from harness.archive.parcel import read_parcel, write_parcel
 from harness.archive.signing import CONFIG_VARIABLE, KEY_NAME, own_key, public_text
 from harness.archive.sqlite import SqliteArchive
@@ -88,10 +90,27 @@ async def test_a_run_comes_back_as_it_was(exported, tmp_path):
 async def test_a_name_that_is_taken_is_refused_and_another_is_taken(exported, tmp_path):
     _, file, _ = exported
     await import_archive(file, tmp_path)
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="exists already") as caught:
         await import_archive(file, tmp_path)
+    assert (caught.value.key, "--name NAME" in caught.value.mend) == ("--name", True)
     assert (await import_archive(file, tmp_path, name="other")).folder.name == "other"
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir() and path.name.startswith(".")) == []
+
+
+async def test_what_a_killed_import_left_is_removed_and_what_is_under_way_is_not(exported, tmp_path):
+    _, file, _ = exported
+    dead, held, young = (tmp_path / f".importing-{name}" for name in ("dead", "held", "young"))
+    for stage in (dead, held, young):
+        (stage / "run").mkdir(parents=True)
+        (stage / "run" / "run.db").write_text("half")
+    for stage in (dead, held):
+        os.utime(stage, (1, 1))
+    with RunLock(held):
+        os.utime(held, (1, 1))
+        await import_archive(file, tmp_path)
+    assert not dead.exists()
+    assert (held / "run" / "run.db").exists()
+    assert young.exists()
 
 
 async def test_an_interrupted_run_goes_on_elsewhere(tmp_path):
