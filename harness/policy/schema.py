@@ -171,12 +171,15 @@ class StagePolicy(Strict):
 
 class StagesPolicy(Strict):
     """Staged evaluation on tasks. A stage stops early when the chance that the rest brings the share to its threshold
-    is below `doubt`. A task whose `repeats` runs disagree counts as their mean. `promote` takes a parent through its
-    next stage when it is selected again."""
+    is below `doubt`. A task is run `repeats` times, one on which the root's own runs disagree `unstable` times where
+    that is more, and counts as the mean. `promote` takes a parent through its next stage when it is selected again."""
+
+    added: ClassVar[frozenset[str]] = frozenset({"unstable"})
 
     plan: tuple[StagePolicy, ...] = (StagePolicy(),)
     doubt: float = Field(default=0.05, ge=0, lt=1)
     repeats: int = Field(default=1, ge=1, le=100)
+    unstable: int = Field(default=1, ge=1, le=100)
     promote: bool = True
 
 

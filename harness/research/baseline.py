@@ -61,7 +61,10 @@ async def measure_root(session: Session, tree: str) -> None:
         "item_ids": item_ids,
     }
     if by_task(session):
-        body["tasks"] = posterior(session, root_share(session, [one for one in seen if one.status is Status.OK]))
+        body["tasks"] = posterior(session, root_share(session, seen))
+        shaky = [name for name in sorted(seen[0].items) if len({one.items[name] for one in seen}) > 1]
+        if shaky and session.policy.stages.unstable > 1:
+            body["tasks"]["unstable"] = [*shaky]
     await session.hold.append("root", body)
     session.standing.apply_root(body, tree)
     interval = session.standing.intervals.get(ROOT)

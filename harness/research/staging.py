@@ -94,6 +94,11 @@ class Stages:
                 found.append((tasks, stage.threshold))
         return found
 
+    def times(self, task: str) -> int:
+        """How often a task is run: more often where the root's own runs of it disagree."""
+        policy = self.session.policy.stages
+        return max(policy.repeats, policy.unstable if task in self.session.standing.unstable else 1)
+
     async def climb(self, tree_id: str, tree: Tree, *, forced: int = 0) -> Climb:
         """Take a variant through its checks and stages; the first `forced` stages are run whole whatever they say."""
         climb = Climb()
@@ -119,14 +124,11 @@ class Stages:
         total = len(climb.values) + len(tasks)
         for start in range(0, len(tasks), width):
             wave = tasks[start : start + width]
-            asked = [(task, repeat) for task in wave for repeat in range(policy.repeats)]
+            asked = [(task, repeat) for task in wave for repeat in range(self.times(task))]
             outcomes = await self._run(climb, tree_id, tree, asked)
-            for place, task in enumerate(wave):
-                known = [
-                    value
-                    for one in outcomes[place * policy.repeats : (place + 1) * policy.repeats]
-                    if (value := self.value(one)) is not None
-                ]
+            for task in wave:
+                mine = [one for (name, _), one in zip(asked, outcomes, strict=True) if name == task]
+                known = [value for one in mine if (value := self.value(one)) is not None]
                 if known:
                     climb.values[task] = math.fsum(known) / len(known)
             left = len(tasks) - start - len(wave)
@@ -160,5 +162,5 @@ class Stages:
     def worst_case(self) -> int:
         """The most rollouts of one task each that a ticket can take: the child's, and its parent's promotion."""
         policy = self.session.policy.stages
-        tasks = sum(len(tasks) for tasks, _ in self.plan()) * policy.repeats
-        return len(checks(self.session.subject)) + tasks * (2 if policy.promote else 1)
+        runs = sum(self.times(task) for tasks, _ in self.plan() for task in tasks)
+        return len(checks(self.session.subject)) + runs * (2 if policy.promote else 1)

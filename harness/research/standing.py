@@ -57,6 +57,7 @@ class Standing:
     members: dict[str, Member] = field(default_factory=dict[str, Member])
     fingerprints: dict[str, int] = field(default_factory=dict[str, int])
     cited: dict[str, int] = field(default_factory=dict[str, int])
+    unstable: frozenset[str] = frozenset()
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
     _by_tree: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
@@ -80,6 +81,7 @@ class Standing:
         self.reference[ROOT] = score
         if tasks is not None:
             self.intervals[ROOT] = _pair(tasks["interval"])
+            self.unstable = frozenset(tasks.get("unstable", ()))
         if body["holdout"] is not None:
             self.holdout[ROOT] = body["holdout"]
         self.item_ids = {split: frozenset(ids) for split, ids in body["item_ids"].items()}

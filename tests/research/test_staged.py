@@ -1,3 +1,5 @@
+from collections import Counter
+
 import pytest
 
 import harness
@@ -207,3 +209,24 @@ class Values:
     def __init__(self, share):
         self.mean = share.mean
         self.lower, self.upper = share.interval()
+
+
+async def test_only_tasks_on_which_the_root_disagrees_with_itself_are_run_again(tmp_path):
+    subject = write_ladder(tmp_path / "ladder", noise=0.05)
+    settings = {"steps": 3, "stages.unstable": 3, "stages.doubt": 0.0, "stages.plan": [{"tasks": 0}]}
+    run = await play(subject, tmp_path / "runs", 3, **settings)
+    archive = await SqliteArchive.view(run.folder)
+    root = next(row.body for row in await archive.ledger() if row.kind == "root")
+    rollouts = await archive.rollouts()
+    await archive.aclose()
+    runs = [outcome.items for key, _, outcome in rollouts if key.purpose == "root"]
+    shaky = {name for name in runs[0] if len({items[name] for items in runs}) > 1}
+    assert len(runs) == 4
+    assert shaky
+    assert set(root["tasks"]["unstable"]) == shaky
+    for body in await bodies_of(run):
+        if "member" in body["archive"]:
+            times = Counter(one["key"].split("/", 5)[5] for one in body["rollouts"] if "/visible-" in one["key"])
+            assert times == {name: 3 if name in shaky else 1 for name in runs[0]}
+    assert run.summary["budget"]["rollouts"]["used"] <= 5000
+    assert (await replay(run.folder)).tickets == 3
