@@ -28,8 +28,6 @@ from harness.model.trial import Sink
 from harness.policy.schema import BudgetPolicy, ModelPolicy
 from harness.records import Json, ModelCall, Reply, Spend, Usage
 
-MAX_REQUEST = 64 << 20
-
 
 @dataclass
 class Gateway:

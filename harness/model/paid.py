@@ -226,7 +226,8 @@ class Paid:
     async def _over_budget(self, error: BudgetError) -> None:
         self.error = "budget"
         if self.gateway.keeps.ends(self.account.caller, error):
-            self.gateway.refusals[self.account.caller] = error
+            # without its traceback, whose frames hold the request
+            self.gateway.refusals[self.account.caller] = error.with_traceback(None)
         reply = refused(self.request.dialect, 429, "insufficient_quota", OVER_BUDGET + error.message)
         call = self.account.call = replace(self.call, held=Spend(), reply=reply)
         await self.gateway.journal.begin_call(call, b"")  # it is never sent, and may be large

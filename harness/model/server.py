@@ -25,7 +25,8 @@ from uvicorn.server import ServerState
 from harness.errors import StropError
 from harness.model.base import Caller, refused
 from harness.model.dialects import nearest
-from harness.model.gateway import MAX_REQUEST, Gateway, give
+from harness.model.gateway import Gateway, give
+from harness.model.room import NoRoom, Room
 from harness.model.sse import whole
 from harness.model.tokens import tokens_asked
 from harness.records import Json
@@ -44,6 +45,7 @@ class Server:
 
     gateway: Gateway
     url: str = ""
+    room: Room = field(default_factory=Room)
     _callers: dict[str, Caller] = field(default_factory=dict[str, Caller], repr=False)
     _state: ServerState = field(default_factory=ServerState)
 
@@ -120,27 +122,26 @@ class Server:
         return JSONResponse(nearest(path).error(404, "not_found", f"no {path[:200]} here"), 404)
 
     async def _answer(self, caller: Caller, path: str, scope: Scope, receive: Receive, send: Send) -> None:
-        raw = await _body(receive)
-        if raw is None:
-            reply = refused(nearest(path), 413, "request_too_large", f"more than {MAX_REQUEST} bytes")
-            await Response(reply.body, reply.status, media_type=reply.media)(scope, receive, send)
-            return
-        if path.endswith(_COUNTS):
-            count = await tokens_asked(_readable(raw), len(raw))
-            await JSONResponse({"input_tokens": count, "totalTokens": count})(scope, receive, send)
-            return
-        sink = _HttpSink(send, path, raw)
-        async with anyio.create_task_group() as group:
-            group.start_soon(_attend, receive, sink, group.cancel_scope)
-            try:
-                query, headers = scope["query_string"].decode("latin-1"), dict(Headers(scope=scope))
-                await self.gateway.answer(caller, path, raw, sink, query=query, headers=headers)
-            except StropError as error:
-                # the journal cannot be written: no call may be made that nobody would remember
-                self.gateway.stop(error)
-                await give(sink, refused(nearest(path), 503, "unavailable", error.message))
-            await sink.end()
-            group.cancel_scope.cancel()
+        try:
+            async with self.room.body(caller, receive, _length(scope)) as raw:
+                if path.endswith(_COUNTS):
+                    count = await tokens_asked(_readable(raw), len(raw))
+                    await JSONResponse({"input_tokens": count, "totalTokens": count})(scope, receive, send)
+                    return
+                sink = _HttpSink(send, path, raw)
+                async with anyio.create_task_group() as group:
+                    group.start_soon(_attend, receive, sink, group.cancel_scope)
+                    try:
+                        query, headers = scope["query_string"].decode("latin-1"), dict(Headers(scope=scope))
+                        await self.gateway.answer(caller, path, raw, sink, query=query, headers=headers)
+                    except StropError as error:
+                        # the journal cannot be written: no call may be made that nobody would remember
+                        self.gateway.stop(error)
+                        await give(sink, refused(nearest(path), 503, "unavailable", error.message))
+                    await sink.end()
+                    group.cancel_scope.cancel()
+        except NoRoom as full:
+            await _full(path, full)(scope, receive, send)
 
 
 class _HttpSink:
@@ -260,17 +261,17 @@ async def _attend(receive: Receive, sink: _HttpSink, scope: anyio.CancelScope) -
             await sink.beat()
 
 
-async def _body(receive: Receive) -> bytes | None:
-    parts = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return bytes(parts)
-        parts += message.get("body", b"")
-        if len(parts) > MAX_REQUEST:
-            return None
-        if not message.get("more_body"):
-            return bytes(parts)
+def _full(path: str, full: NoRoom) -> Response:
+    """A refusal for want of room or of time. Who is to come again is told when; who is late is left."""
+    reply = refused(nearest(path), full.status, full.kind, full.message)
+    headers = {429: {"retry-after": "1"}, 408: {"connection": "close"}}.get(full.status, {})
+    return Response(reply.body, reply.status, headers, reply.media)
+
+
+def _length(scope: Scope) -> int | None:
+    """How long the body says that it is; None where it comes in chunks."""
+    told = Headers(scope=scope).get("content-length", "")
+    return int(told) if told.isdecimal() else None
 
 
 def _token(scope: Scope) -> str:
