@@ -46,6 +46,14 @@ def compare(
     steps: Annotated[int | None, typer.Option(help="Most tickets, for each alike.", show_default="policy")] = None,
     workers: Annotated[int | None, typer.Option(help="As in `strop run`.", show_default="policy")] = None,
     policy: Annotated[str | None, typer.Option(help="As in `strop run`.", show_default="the subject's")] = None,
+    box: Annotated[
+        Literal["auto", "docker", "embedded", "process"] | None,
+        typer.Option(help="As in `strop run`.", show_default="policy"),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="An experiment file as in `strop run`, for all of them.", show_default=False),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override a policy key for all of them.", show_default=False),
@@ -68,7 +76,13 @@ def compare(
     """
     if not agents and not controls:
         asked = {"--seeds": seeds, "--rollouts": rollouts, "--steps": steps, "--workers": workers}
-        _compare_runs(names, {**asked, "--policy": policy, "--set": settings or None}, on, runs, as_json=as_json)
+        _compare_runs(
+            names,
+            {**asked, "--policy": policy, "--box": box, "--config": config, "--set": settings or None},
+            on,
+            runs,
+            as_json=as_json,
+        )
         return
     if len(names) > 1:
         raise InputError(f"{len(names)} subjects", file=names[1], mend="name one subject and agents or controls")
@@ -76,12 +90,15 @@ def compare(
         raise InputError("agents are compared on the vault", file="--on", mend="leave it out")
     import anyio
 
+    from harness.cli.experiment import read_experiment
     from harness.cli.output import print_json
     from harness.cli.settings import find_subject, gather, policy_path
     from harness.research.compare import compare as run_all
     from harness.research.compare import table
 
-    overrides = gather(settings or [], agent=None, steps=steps, rollouts=rollouts, wall=None, box=None)
+    overrides = gather(settings or [], agent=None, steps=steps, rollouts=rollouts, wall=None, box=box)
+    if config is not None:
+        overrides = {**read_experiment(config), **overrides}
     folder, chosen, contenders = find_subject(Path(names[0])), policy_path(policy), _contenders(agents, controls)
 
     async def go() -> list[Cell]:

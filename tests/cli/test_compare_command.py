@@ -5,6 +5,7 @@ import pytest
 from support.toy import make_toy
 
 import harness
+from harness.archive.sqlite import SqliteArchive
 from harness.resources import resource
 
 LANDSCAPE = resource("archives") / "landscape"
@@ -16,6 +17,14 @@ async def finished(subject, runs, steps, script):
         async for _ in run.events:
             pass
     return run.folder.name
+
+
+async def policy_of(folder):
+    archive = await SqliteArchive.view(folder)
+    try:
+        return (await archive.ledger())[0].body["policy"]
+    finally:
+        await archive.aclose()
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +64,9 @@ def test_controls_play_on_paired_seeds(strop, tmp_path):
     [
         (["one"], "one name is no comparison"),
         (["one", "two", "--seeds", "3"], "goes with --agent or --control"),
+        (["one", "two", "--box", "process"], "goes with --agent or --control"),
+        (["one", "two", "--config", "x.toml"], "goes with --agent or --control"),
+        ([LANDSCAPE, "--agent", "search", "--config", "no.toml"], "no.toml"),
         (["one", "two", "--agent", "gepa"], "name one subject"),
         ([LANDSCAPE, "--agent", "gepa", "--on", "holdout"], "agents are compared on the vault"),
         ([LANDSCAPE, "--control", "no-luck"], "is no control"),
@@ -71,3 +83,18 @@ def test_a_control_without_an_archive_is_refused(strop, tmp_path):
     said = strop("run", make_toy(tmp_path / "toy"), "--control", "random-parent")
     assert said.code == 2
     assert "needs an archive of parents" in said.err
+
+
+def test_an_experiment_file_is_for_all_and_options_win_over_it(strop, tmp_path):
+    file = tmp_path / "all.toml"
+    file.write_text("train_share = 0.4\n[budget]\nrollouts = 150\nsteps = 9\n[gate]\npairs = 2\n[holdout]\npairs = 1\n")
+    agents = ["--agent", "textgrad,steps=1,minibatch=4", "--agent", "ace,steps=1,batch=4"]
+    words = ["compare", resource("archives") / "prompt-world", *agents, "--seeds", "1", "--steps", "1"]
+    words += ["--config", file, "--box", "process", "--runs", tmp_path / "runs", "--json"]
+    found = json.loads(strop(*words).out)
+    assert [row["agent"] for row in found["agents"]] == agents[1::2]
+    for cell, config in zip(found["runs"], ({"steps": 1, "minibatch": 4}, {"steps": 1, "batch": 4}), strict=True):
+        policy = anyio.run(policy_of, tmp_path / "runs" / cell["run"])
+        assert {"train_share": 0.4, **config}.items() <= policy["agent"]["config"].items()
+        assert (policy["budget"]["rollouts"], policy["budget"]["steps"]) == (150, 1)
+        assert policy["box"]["backend"] == "process"
