@@ -36,6 +36,7 @@ NEXT = {
     "interrupted": "strop resume {run}",
     "created": "strop resume {run}",
 }
+NOTHING_KEPT = "strop log {run}  # nothing was kept: it says why each try was turned down"
 ROOTLESS = "make the subject run and score as it is, then start a new run: this one cannot be resumed to any use"
 
 
@@ -102,8 +103,16 @@ def rows(summary: Mapping[str, Json]) -> list[tuple[str, str]]:
         found.insert(next(at for at, row in enumerate(found) if row[0] == "cost"), ("baseline", baseline))
     if ahead := working_tree_claim(part(summary, "uncommitted")):
         found.insert(2, ("tree", ahead))
-    advice = ROOTLESS if rootless(summary) else NEXT.get(str(summary["state"]))
+    advice = _advice(summary)
     return [*found, ("next", advice.format(run=run))] if advice else found
+
+
+def _advice(summary: Mapping[str, Json]) -> str | None:
+    if rootless(summary):
+        return ROOTLESS
+    if summary["state"] == "finished" and part(summary, "incumbent").get("id") == part(summary, "root").get("id"):
+        return NOTHING_KEPT
+    return NEXT.get(str(summary["state"]))
 
 
 def run_name(summary: Mapping[str, Json]) -> str:

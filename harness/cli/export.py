@@ -12,6 +12,7 @@ from harness.cli.arguments import DEFAULT_RUNS, RunName, RunsFolder, locate
 from harness.errors import InputError
 
 if TYPE_CHECKING:
+    from harness.records import Variant
     from harness.report.view import RunView
     from harness.tree import Tree
 
@@ -26,7 +27,13 @@ def export(
             show_default=False,
         ),
     ] = None,
-    patch: Annotated[Path | None, typer.Option(help="A new file for `git apply`.", show_default=False)] = None,
+    patch: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file for `git apply`; it may replace a patch written here before and not changed since.",
+            show_default=False,
+        ),
+    ] = None,
     branch: Annotated[str | None, typer.Option(help="A new branch with one commit.", show_default=False)] = None,
     repo: Annotated[
         Path | None,
@@ -36,12 +43,14 @@ def export(
             show_default="where it was",
         ),
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="With --patch: replace any file.")] = False,
     runs: RunsFolder = DEFAULT_RUNS,
 ) -> None:
     """Take the winner (or another variant) home: as a folder, a patch, or a branch of your own repository.
 
     --to holds the variant's tree as the candidate box sees it: no scorer, no splits, no strop.toml. To change your
-    project, take --patch or --branch. Nothing that exists is overwritten; your working tree and index are left alone.
+    project, take --patch or --branch. Nothing that exists is overwritten, but a patch of an earlier
+    export; your working tree and index are left alone.
 
     Example: strop export last --branch strop/best --repo my-project
     """
@@ -50,14 +59,22 @@ def export(
     if len(chosen) != 1:
         said = " and ".join(chosen) or "nothing"
         raise InputError(f"say where to: got {said}", mend="give one of --to FOLDER, --patch FILE, --branch NAME")
+    if force and patch is None:
+        raise InputError(f"is of no use with {chosen[0]}", file="--force", mend="give --patch FILE, or leave it out")
     import anyio
 
     folder = locate(name, runs)
-    anyio.run(_export, folder, variant, to, patch, branch, repo)
+    anyio.run(_export, folder, variant, to, patch, branch, repo, force)
 
 
 async def _export(
-    folder: Path, variant: str, to: Path | None, patch: Path | None, branch: str | None, repo: Path | None
+    folder: Path,
+    variant: str,
+    to: Path | None,
+    patch: Path | None,
+    branch: str | None,
+    repo: Path | None,
+    force: bool,
 ) -> None:
     import anyio.to_thread
 
@@ -68,16 +85,17 @@ async def _export(
     view = await load(folder, patches=False)
     picked = view.variant(variant)
     old, new = await _trees(folder, view.root.tree, picked.tree)
+    if to is None and old == new:
+        raise _nothing(view, picked, asked=variant)
     if to is not None:
         await anyio.to_thread.run_sync(write_folder, new, to)
         typer.echo(
             f"{picked.id} is in {to}: its tree as the candidate box sees it, without scorer, splits and strop.toml"
         )
     elif patch is not None:
-        if old == new:
-            raise InputError(f"{picked.id} does not differ from the root", mend="there is nothing to take home")
         prefix = await anyio.to_thread.run_sync(_prefix, view, repo)
-        await anyio.to_thread.run_sync(lambda: write_patch(old, new, patch, prefix=prefix))
+        says = f"{picked.id} of {view.run_id} against its root"
+        await anyio.to_thread.run_sync(lambda: write_patch(old, new, patch, prefix=prefix, says=says, force=force))
         apply = f"git apply {shlex.quote(str(patch))}"
         typer.echo(f"{picked.id} against the root is in {patch}; in your repository: {apply}")
     elif branch is not None:
@@ -89,6 +107,18 @@ async def _export(
             lambda: write_branch(place, old, new, branch=branch, message=message, base=base)
         )
         typer.echo(f"{picked.id} is commit {commit} on branch {branch}")
+
+
+def _nothing(view: RunView, picked: Variant, *, asked: str) -> InputError:
+    from harness.cli.ending import run_name
+
+    run = run_name(view.summary)
+    if asked == "best":
+        return InputError(
+            f"nothing was kept, so there is nothing to take home: the best of {view.run_id} is its root",
+            mend=f"`strop log {run}` says why each try was turned down; --variant takes another one",
+        )
+    return InputError(f"{picked.id} does not differ from the root", mend="there is nothing to take home")
 
 
 def _prefix(view: RunView, repo: Path | None) -> str:

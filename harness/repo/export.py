@@ -1,12 +1,16 @@
 """Taking a tree home: into a new folder, as a patch file, or as a branch of the user's own repository.
 
-Nothing that exists is overwritten, no link is followed, and no working tree, index or hook of the user's repository
-takes part. Blocking: call these in a thread.
+Nothing that exists is overwritten but a patch that was written here and not touched since; no link is followed, and no
+working tree, index or hook of the user's repository takes part. Blocking: call these in a thread.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
+import secrets
+import stat
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -19,6 +23,9 @@ from harness.repo.git import GitError, run_git
 from harness.tree import File, Tree
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# git apply passes over what stands before a patch
+_MARK = "Written by strop export: {says}; sha256 of what follows {digest}\n\n"
+_OURS = re.compile(rb"Written by strop export: [^\n]*; sha256 of what follows ([0-9a-f]{64})\n\n")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -46,23 +53,64 @@ def write_folder(tree: Tree, target: Path) -> None:
         with ExitStack() as stack:
             top = _closed(stack, os.open(target, _FOLDER))
             if os.listdir(top):  # noqa: PTH208 - of an open folder, not of a path
-                raise InputError("is not empty", file=target, mend="name a folder that does not exist yet")
+                mend = f"name a folder that does not exist yet, as in {_free(target)}"
+                raise InputError("is not empty", file=target, mend=mend)
             for path, file in tree.items():
                 _write_file(top, path, file)
     except OSError as error:
         raise _unwritable(target, error) from error
 
 
-def write_patch(old: Tree, new: Tree, target: Path, *, prefix: str = "") -> None:
-    """A new file that `git apply` takes, run in the subject's folder. Raises InputError when it exists.
+def write_patch(
+    old: Tree, new: Tree, target: Path, *, prefix: str = "", says: str = "a patch", force: bool = False
+) -> None:
+    """A file that `git apply` takes, run in the subject's folder; `says` stands in its first line.
 
-    `prefix` is the subject's place in its repository, as `origin` tells it: git reads a patch's paths from the top.
+    It may take the place of a patch written here before, as long as nobody changed that one; with `force` of any file.
+    Raises InputError when something else is there. `prefix` is the subject's place in its repository, as `origin` tells
+    it: git reads a patch's paths from the top.
     """
+    body = patch(_below(prefix, old), _below(prefix, new))
+    data = _MARK.format(says=" ".join(says.split()), digest=hashlib.sha256(body).hexdigest()).encode() + body
     try:
-        with os.fdopen(os.open(target, _NEW, 0o666), "wb") as file:
-            file.write(patch(_below(prefix, old), _below(prefix, new)))
+        if not os.path.lexists(target):
+            _write_new(target, data)
+        elif _replaceable(target, force):
+            beside = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}")
+            _write_new(beside, data)
+            beside.replace(target)
+        else:
+            forced = "; --force replaces it" if stat.S_ISREG(target.lstat().st_mode) else ""
+            raise InputError(
+                "is there, and no patch as strop wrote it",
+                file=target,
+                mend=f"name a new file, as in {_free(target)}{forced}",
+            )
     except OSError as error:
         raise _unwritable(target, error) from error
+
+
+def _replaceable(target: Path, force: bool) -> bool:
+    """Whether it is a file, no link, and holds a patch as it was written here. Raises OSError."""
+    if not stat.S_ISREG(target.lstat().st_mode):
+        return False
+    if force:
+        return True
+    with os.fdopen(os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        data = file.read()
+    mark = _OURS.match(data)
+    return mark is not None and hashlib.sha256(data[mark.end() :]).hexdigest().encode() == mark[1]
+
+
+def _write_new(target: Path, data: bytes) -> None:
+    with os.fdopen(os.open(target, _NEW, 0o666), "wb") as file:
+        file.write(data)
+
+
+def _free(target: Path) -> Path:
+    """The first of better-2.patch, better-3.patch and so on that is not there."""
+    names = (target.with_name(f"{target.stem}-{number}{target.suffix}") for number in range(2, 1000))
+    return next((one for one in names if not os.path.lexists(one)), target)
 
 
 def write_branch(subject: Path, old: Tree, new: Tree, *, branch: str, message: str, base: str | None = None) -> str:
@@ -119,7 +167,8 @@ def _check_name(subject: Path, branch: str) -> None:
         _say(subject, "show-ref", "--verify", "--quiet", f"refs/heads/{branch}")
     except GitError:
         return
-    raise InputError(f"the branch {branch!r} exists", file=subject, key="branch", mend="name another one")
+    mend = f"name another one, as in {branch}-2, or `git branch -D {branch}` first"
+    raise InputError(f"the branch {branch!r} exists", file=subject, key="branch", mend=mend)
 
 
 def _commit(subject: Path, base: str) -> str:

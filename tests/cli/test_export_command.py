@@ -1,5 +1,6 @@
 import subprocess
 
+import anyio
 import pytest
 
 ROOT = b"RATE = 0.1\nSTEPS = 100\n"
@@ -36,6 +37,11 @@ def test_a_patch_that_git_applies(strop, tmp_path):
     assert strop("export", "--patch", tmp_path / "best.patch").code == 0
     git(subject, "apply", tmp_path / "best.patch")
     assert (subject / "train.py").read_bytes() == BEST
+    assert strop("export", "--patch", tmp_path / "best.patch").code == 0  # the second morning
+    (tmp_path / "best.patch").write_text("mine")
+    assert "--force" in strop("export", "--patch", tmp_path / "best.patch").err
+    assert strop("export", "--patch", tmp_path / "best.patch", "--force").code == 0
+    assert "--force" in strop("export", "--to", tmp_path / "new", "--force").err
     assert strop("export", "--variant", "root", "--patch", tmp_path / "none.patch").code == 2
     assert not (tmp_path / "none.patch").exists()
 
@@ -60,3 +66,15 @@ def test_it_must_be_said_where_to(strop, words):
     said = strop("export", *words)
     assert said.code == 2
     assert "mend:" in said.err
+
+
+def test_where_nothing_was_kept_the_log_is_next(strop, tmp_path, build, monkeypatch):
+    monkeypatch.setenv("STROP_RUNS", str(tmp_path / "none"))
+    anyio.run(lambda: build(tmp_path / "none" / "flat", tickets=0))
+    assert "next      strop log flat  # nothing was kept" in strop("status").out
+    for words in (["--patch", tmp_path / "a.patch"], ["--branch", "b", "--repo", tmp_path]):
+        said = strop("export", *words)
+        assert said.code == 2
+        assert "nothing was kept" in said.err
+        assert "strop log flat" in said.err
+    assert strop("log").code == 0

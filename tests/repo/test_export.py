@@ -64,8 +64,10 @@ def test_a_link_is_not_followed(tmp_path):
     with pytest.raises(InputError, match="cannot be written"):
         write_folder(NEW, tmp_path / "link")
     (tmp_path / "patch").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match="cannot be written"):
-        write_patch(OLD, NEW, tmp_path / "patch")
+    for force in (False, True):
+        with pytest.raises(InputError, match="no patch as strop wrote it") as refused:
+            write_patch(OLD, NEW, tmp_path / "patch", force=force)
+        assert "--force" not in refused.value.mend
     assert not list((tmp_path / "real").iterdir())
     assert not (tmp_path / "elsewhere").exists()
 
@@ -77,8 +79,34 @@ def test_the_patch_applies_in_the_subject_folder(subject, tmp_path):
     git(subject, "apply", str(tmp_path / "best.patch"))
     assert (subject / "train.py").read_bytes() == b"x = 2\n"
     assert not (subject / "d" / "gone.py").exists()
-    with pytest.raises(InputError, match="File exists"):
-        write_patch(OLD, NEW, tmp_path / "best.patch")
+
+
+def test_a_patch_takes_the_place_of_an_earlier_one_that_nobody_touched(subject, tmp_path):
+    target = tmp_path / "best.patch"
+    write_patch(OLD, NEW, target, says="v1 of\nmonday")
+    assert target.read_bytes().startswith(b"Written by strop export: v1 of monday; sha256 ")
+    write_patch(NEW, OLD, target, says="v2 of tuesday")
+    assert b"v2 of tuesday" in target.read_bytes()
+    assert [one.name for one in tmp_path.glob("*best*")] == ["best.patch"]
+    write_folder(OLD, tmp_path / "other")
+    write_patch(OLD, NEW, target)
+    git(tmp_path / "other", "apply", str(target))
+    assert (tmp_path / "other" / "train.py").read_bytes() == b"x = 2\n"
+
+
+@pytest.mark.parametrize("edit", [lambda data: data + b"\n", lambda data: b"", lambda data: b"my notes"])
+def test_what_somebody_wrote_is_replaced_only_by_force(tmp_path, edit):
+    target = tmp_path / "best.patch"
+    write_patch(OLD, NEW, target)
+    mine = edit(target.read_bytes())
+    target.write_bytes(mine)
+    (tmp_path / "best-2.patch").write_text("")
+    with pytest.raises(InputError, match="no patch as strop wrote it") as refused:
+        write_patch(OLD, NEW, target)
+    assert "best-3.patch" in refused.value.mend
+    assert target.read_bytes() == mine
+    write_patch(OLD, NEW, target, force=True)
+    assert target.read_bytes() != mine
 
 
 def test_a_branch_takes_only_what_differs(subject, tmp_path):
