@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from harness.cli.arguments import DEFAULT_RUNS, AsJson, RunsFolder, sweep_boxes
-from harness.policy.load import SUBJECT_FILE
 
 if TYPE_CHECKING:
     from harness.cli.probes import Check
@@ -40,6 +39,7 @@ def doctor(
 
     from harness.cli.output import print_json, working
     from harness.cli.probes import examine
+    from harness.policy.load import SUBJECT_FILE
 
     sweep_boxes()
     with working("looking at this machine") as told:
