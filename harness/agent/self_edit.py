@@ -100,7 +100,7 @@ def _claim(told: bytes, found: Diagnosis) -> dict[str, Json]:
     said = cast("dict[str, Any]", table) if isinstance(table, dict) else {}
     claim = said.get("claim")
     own = said.get("solves")
-    solves = [str(one)[:120] for one in cast("list[Any]", own)[:20]] if isinstance(own, list) else []
+    solves = [line(str(one), 120) for one in cast("list[Any]", own)[:20]] if isinstance(own, list) else []
     named: list[Json] = [*solves] or ([found.task] if found.task else [])
     return {"claim": line(str(claim), 300) if isinstance(claim, str) and claim.strip() else fallback, "solves": named}
 

@@ -165,7 +165,7 @@ def told(session: Session, climb: Climb) -> dict[str, Json]:
 def checked(claim: Mapping[str, Any], climb: Climb) -> dict[str, Json]:
     """A child's hypothesis against what happened: `held` is None when none of its tasks were run."""
     named: Any = claim.get("solves")
-    solves = [str(task) for task in cast("list[Any]", named)] if isinstance(named, list) else []
+    solves = [line(str(task), 120) for task in cast("list[Any]", named)] if isinstance(named, list) else []
     ran = [climb.values[task] for task in solves if task in climb.values]
     held = all(value >= 0.5 for value in ran) if ran else None
     return {"claim": line(str(claim.get("claim", "")), 300), "solves": [*solves[:20]], "held": held}

@@ -1,5 +1,11 @@
 """A promoted variant may take the title, on the same terms as a child, and only so."""
 
+import os
+import signal
+import sys
+from pathlib import Path
+
+import anyio
 import pytest
 from support.worlds import write_two_faced
 
@@ -186,3 +192,53 @@ async def test_a_gain_below_the_smallest_effect_is_none(tmp_path):
     assert second["decision"]["verdict"] == "archived"
     assert second["decision"]["evidence"]["screen"]["needed"] == 0.65
     assert (run.summary["incumbent"]["id"], run.summary["holdout"]["queries"]) == ("v0", 0)
+
+
+DRIVER = """
+import pathlib, sys
+import anyio
+from harness import open_run, resume_run
+
+async def main(mode, where, runs, versions):
+    settings = {"budget.steps": int(versions), "budget.rollouts": 5000}
+    if mode == "resume":
+        opened = resume_run(where)
+    else:
+        opened = open_run(where, seed=1, overrides=settings, runs=pathlib.Path(runs), run_id="killed")
+    async with opened as run:
+        async for _ in run.events:
+            pass
+    print(run.summary["ledger_head"])
+
+anyio.run(main, *sys.argv[1:])
+"""
+
+
+async def test_kill_9_in_every_stage_of_a_contest_changes_nothing(tmp_path):
+    versions = [SOUND, PERFECT_LIE, "0.5 0.5 0"]
+    subject = write_two_faced(tmp_path / "subject", *versions)
+    whole = await play(subject, tmp_path / "runs", **{"budget.steps": len(versions)})
+    keys = [key for body in await bodies_of(whole) for key in (one["key"] for one in body["rollouts"])]
+    # the first ticket's checks and tasks, the promotion's last task, both queries of the holdout, and what is between
+    assert sum("/holdout/" in key for key in keys) == 2
+    ran = len(keys) + 3  # and the root's
+    places = ["proposal-stored:1", "rollout-ran:5", "decided:1", "proposal-stored:1", "rollout-stored:20"]
+    places += ["rollout-ran:1", "rollout-stored:1", "decided:1", "committed:1", "stopped:1"]
+    killed, mode, where = 0, "open", str(subject)
+    while True:
+        place = places[killed] if killed < len(places) else ""
+        command = [sys.executable, "-P", "-c", DRIVER, mode, where, str(tmp_path / "runs"), str(len(versions))]
+        environment = {**os.environ, "STROP_FAILPOINT": place, "PYTHONPATH": str(Path(__file__).parents[1])}
+        done = await anyio.run_process(command, env=environment, check=False)
+        mode, where = "resume", str(tmp_path / "runs" / "killed")
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        killed += 1
+    assert killed >= 8
+    assert done.stdout.decode().strip() == whole.summary["ledger_head"]
+    archive = await SqliteArchive.view(tmp_path / "runs" / "killed")
+    counts = await archive.rollout_counts()
+    await archive.aclose()
+    assert counts.finished == ran
+    assert (await replay(tmp_path / "runs" / "killed")).tickets == len(versions)
