@@ -30,3 +30,10 @@ class Equipped(Protocol):
     """An agent that wants a bench: it is called once, before the first ask of a session."""
 
     def equip(self, bench: Bench) -> None: ...
+
+
+@runtime_checkable
+class Proves(Protocol):
+    """An agent that can be tried before a night, on a bench without a model. Raises InputError for what is missing."""
+
+    async def prove(self, bench: Bench) -> None: ...

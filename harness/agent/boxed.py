@@ -5,6 +5,7 @@ What counts is what it leaves behind in the folder; what it says, and how it exi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -13,7 +14,7 @@ from harness.agent.base import Ask, Proposal
 from harness.agent.bench import Bench
 from harness.agent.gist import gist
 from harness.agent.prompt import LINES
-from harness.box.base import TMP, WORK, BoxSpec, Command
+from harness.box.base import TMP, WORK, Box, BoxSpec, Command
 from harness.errors import AgentError, ExecTimeoutError, InfraError, LimitError
 from harness.model.base import PROPOSER, Caller
 from harness.policy.locks import Globs
@@ -43,6 +44,8 @@ _GIT = (
 )
 _MAX_BYTES = 256 << 20
 _TRIES = 2
+_PROOF_S = 120.0
+_CARETS = re.compile(r"[\s~^|]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,41 @@ async def work(bench: Bench, ask: Ask, job: Job, *, name: str) -> Proposal:
     if not changed:
         raise AgentError(f"{name} changed nothing: exit {done.exit_code}, {_last_words(done)}")
     memo: dict[str, Json] = {"agent": name, "exit": done.exit_code, LINES: gist(ask.tree, _changes(ask, entries))}
-    return Proposal(tree=entries, note=f"{name} edits {', '.join(changed[:4])}", memo=memo)
+    return Proposal(tree=entries, note=_note(ask, name, done, changed), memo=memo)
+
+
+def _note(ask: Ask, name: str, done: Completed, changed: Sequence[str]) -> str:
+    ended = f", exit {done.exit_code}" if done.exit_code else ""
+    left = [path for path in changed if path not in ask.tree and not ask.is_editable(path)]
+    scratch = f"; it leaves {', '.join(left[:3])}: if that is scratch, name it under drop" if left else ""
+    return f"{name} edits {', '.join(changed[:4])}{ended}{scratch}"
+
+
+async def lacks(bench: Bench, job: Job, program: str) -> bool:
+    """Whether the box that `job` would get has no such program. Raises InfraError."""
+    return await refused(bench, replace(job, argv=("sh", "-c", 'command -v "$1"', "sh", program))) is not None
+
+
+async def refused(bench: Bench, job: Job) -> str | None:
+    """The last words of a job that fails in a box without a tree or a model; None of one that ends well."""
+    async with bench.boxes.open(_spec(bench.spec, job)) as box:
+        await _lay(box, job)
+        try:
+            done = await box.exec(replace(_command(job), deadline_s=min(job.deadline_s, _PROOF_S)))
+        except ExecTimeoutError as error:
+            return f"it takes longer than {error.deadline_s:g} s, {_last_words(error.partial)}"
+        except LimitError as error:
+            return f"{error.message}, {_last_words(error.partial)}"
+    return None if done.exit_code == 0 else _last_words(done)
+
+
+async def _lay(box: Box, job: Job) -> None:
+    files = {PROMPT.removeprefix(f"{TMP}/"): job.prompt.encode(), **job.files}
+    await box.put([Entry(path.encode(), "file", 0o755, data) for path, data in files.items()], TMP)
+
+
+def _command(job: Job) -> Command:
+    return Command(tuple(job.argv), job.deadline_s, env=_env(job), ahead=mounts.ahead(job.mounts))
 
 
 async def _run(bench: Bench, ask: Ask, job: Job) -> tuple[Completed, list[Entry]]:
@@ -86,13 +123,11 @@ async def _run(bench: Bench, ask: Ask, job: Job) -> tuple[Completed, list[Entry]
         if bench.server is not None:
             await box.attach(bench.server.link(Caller(ask.ticket, PROPOSER, ask.parent.id)))
         await box.put(ask.tree.entries(), WORK)
-        files = {PROMPT.removeprefix(f"{TMP}/"): job.prompt.encode(), **job.files}
-        await box.put([Entry(path.encode(), "file", 0o755, data) for path, data in files.items()], TMP)
+        await _lay(box, job)
         setup = _GIT if job.git else _MAKE_HOME
         await box.exec(Command(("sh", "-c", setup), 60.0, env={"HOME": HOME}))
-        command = Command(tuple(job.argv), job.deadline_s, env=_env(job), ahead=mounts.ahead(job.mounts))
         try:
-            done = await box.exec(command)
+            done = await box.exec(_command(job))
         except ExecTimeoutError as error:
             raise AgentError(
                 f"killed at its deadline of {error.deadline_s:g} s, {_last_words(error.partial)}"
@@ -150,5 +185,12 @@ def _differs(tree: Tree, path: str, entry: Entry) -> bool:
 
 
 def _last_words(done: Completed) -> str:
-    said = (done.stderr.strip() or done.stdout.strip())[-400:]
-    return f"last words: {line(said, 200)}" if said else "without a word"
+    """The last line that says anything, of what it complained and of what it said."""
+    words = [_last_line(text) for text in (done.stderr, done.stdout)]
+    told = [line(word, 200) for word in words if word]
+    return f"last words: {'; and '.join(told)}" if told else "without a word"
+
+
+def _last_line(said: bytes) -> bytes:
+    rows = said[-4000:].splitlines()
+    return next((row.strip() for row in reversed(rows) if not _CARETS.fullmatch(row.decode("utf-8", "replace"))), b"")

@@ -19,7 +19,12 @@ class Preset:
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     acp: tuple[str, ...] = ()
 
+    def program(self, argv: tuple[str, ...]) -> str:
+        """What must be there to run `argv`, one of the templates above or a user's own."""
+        return argv[_NAMED] if argv in (self.argv, self.acp) and argv[0] == "sh" else argv[0]
 
+
+_NAMED = 3  # sh -c SCRIPT NAME: our scripts are called what they start
 _QUIET = {"DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1", "DISABLE_AUTOUPDATER": "1"}
 
 # left to itself it takes the base URL for a way to log in that its own check then refuses
@@ -73,7 +78,7 @@ PRESETS: Mapping[str, Preset] = {
             '"models": {{"{model}": {{"name": "{model}"}}}}}}}}, "permission": {{"edit": "allow", "bash": "allow"}}, '
             '"autoupdate": false, "share": "disabled", "model": "strop/{model}"}}'
         },
-        ("sh", "-c", f"{_OPENCODE} && exec opencode acp"),
+        ("sh", "-c", f"{_OPENCODE} && exec opencode acp", "opencode"),
     ),
     "aider": Preset(
         (

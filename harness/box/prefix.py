@@ -6,6 +6,7 @@ project's own folder must not show the project's labels to a candidate.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import site
 import sys
@@ -55,10 +56,11 @@ def parts_of(executable: str) -> tuple[str, ...]:
     """The folders outside the system's that hold what the links of `executable` lead to: the base of an environment
     made with a Python of the user's own (uv, pyenv, conda)."""
     found: dict[str, str] = {}
-    for root in _hops(executable):
-        for spelled in (root, os.path.realpath(root)):
-            if any(Path(spelled).glob("lib/python3*")):
-                found.update(_parts(spelled))
+    with contextlib.suppress(OSError):  # what may not be looked at cannot be shown either
+        for root in _hops(executable):
+            for spelled in (root, os.path.realpath(root)):
+                if any(Path(spelled).glob("lib/python3*")):
+                    found.update(_parts(spelled))
     return tuple(sorted(found))
 
 

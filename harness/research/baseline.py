@@ -24,6 +24,8 @@ from harness.untrusted import line
 
 REPEATS_WHEN_NOISY = 4
 ROOT_ROLLOUTS = REPEATS_WHEN_NOISY + 1
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)")
+_NO_PROGRAM = re.compile(r"strop: cannot run [^\n]*No such file")
 _UNREACHED = re.compile(r"OPENAI_|ANTHROPIC_|api_key|connection ?(refused|error)|connecterror", re.IGNORECASE)
 
 
@@ -123,6 +125,21 @@ async def _run(session: Session, keys: Sequence[RolloutKey]) -> list[Outcome]:
                 last = line(outcome.detail.strip().rpartition("\n")[2], 200)
                 problem = f"{problem}: {last}; it seems to ask a model, and the policy names none"
                 raise InputError(problem, file=SUBJECT_FILE, key="policy.models", mend=NO_MODEL)
-            mend = "make the subject run and score as it is, then start again"
-            raise InputError(f"{problem}: {outcome.detail}", file=SUBJECT_FILE, key="eval", mend=mend)
+            raise InputError(f"{problem}: {outcome.detail}", file=SUBJECT_FILE, key="eval", mend=_mend(outcome.detail))
     return outcomes
+
+
+def _mend(detail: str) -> str:
+    """What to do about a root that does not run; most often a package or an interpreter of the user's is not there."""
+    missing = _NO_MODULE.search(detail)
+    if missing is not None:
+        return (
+            f"the box's python is the one that Strop is installed in: install {missing[1]!r} there, or install Strop "
+            "into your project's own environment and start it from that; a docker box has its image's packages"
+        )
+    if _NO_PROGRAM.search(detail):
+        return (
+            "a box sees its own python, the system's programs and your subject: write python, or lay your environment "
+            'into the boxes with [policy.box.mounts], as "/srv/venv" = "/home/me/venv", and run /srv/venv/bin/python'
+        )
+    return "make the subject run and score as it is, then start again"

@@ -32,7 +32,7 @@ from harness.research.baseline import measure_root
 from harness.research.cross_check import fold
 from harness.research.engine import Engine
 from harness.research.models import Tape, models_of
-from harness.research.mounts import check_mounts
+from harness.research.mounts import check_mounts, folders
 from harness.research.opening import (
     assemble,
     begin,
@@ -44,6 +44,7 @@ from harness.research.opening import (
     recorded_policy,
     run_body,
 )
+from harness.research.proving import prove
 from harness.research.raising import ROW, raise_of
 from harness.research.runs import new_folder, owner_of, run_folders, runs_folder
 from harness.research.session import Hold, Session
@@ -130,7 +131,9 @@ async def open_run(
     made = await plan(
         Path(subject), seed=seed, workers=workers, use=policy, overrides=overrides or {}, sowing=sowing, tape=tape
     )
-    await boxes_for(made.subject.file.eval.mode, made.policy).prepare()
+    boxes = boxes_for(made.subject.file.eval.mode, made.policy)
+    await boxes.prepare()
+    await prove(made.policy, boxes, folders(made.policy, made.folder))
     if tape.replay is None:
         await preflight(made.policy.models)
     folder = new_folder(runs_folder(runs), made.subject.file.subject.name, clock.now(), run_id)

@@ -1,4 +1,6 @@
-"""In a box: call the user's function on the tree in /work. `call.py FUNCTION`; stdlib only.
+"""In a box: call the user's function on the tree in /work. `call.py [--prove] FUNCTION`; stdlib only.
+
+With --prove it is looked for and not called.
 
 The function gets one dictionary and edits files in place, or returns {path: text} (None removes a file), or both. It
 may be a coroutine function.
@@ -18,13 +20,21 @@ def main():
     sys.path.insert(1, os.getcwd())
     import user_agent
 
+    function = getattr(user_agent, sys.argv[-1], None)
+    if not callable(function):
+        sys.exit(f"there is no function {sys.argv[-1]} in it")
+    if sys.argv[1] == "--prove":
+        return
     with open(TMP + "/ask.json", encoding="utf-8") as file:
         ask = json.load(file)
     ask["base_url"] = os.environ.get("OPENAI_BASE_URL", "")
-    made = getattr(user_agent, sys.argv[1])(ask)
+    made = function(ask)
     if inspect.isawaitable(made):
         made = asyncio.run(_awaited(made))
-    for path, text in (made or {}).items() if isinstance(made, dict) else ():
+    if made is not None and not isinstance(made, dict):
+        told = f"{sys.argv[-1]} returned {type(made).__name__}"
+        sys.exit(f"{told}; it may return {{path: text}}, or edit files and return None")
+    for path, text in (made or {}).items():
         if text is None:
             os.remove(path)
             continue

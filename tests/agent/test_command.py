@@ -46,7 +46,7 @@ async def test_a_command_edits_a_copy_of_the_tree():
     async with benched() as (bench, _):
         proposal = await made(command("sh", "-c", "echo 'RATE = 0.2' > train.py; echo told; exit 3"), bench)
     assert child_of(proposal) == {"train.py": "RATE = 0.2\n", "locked.py": "KEY = 1\n"}
-    assert proposal.note == "sh edits train.py"
+    assert proposal.note == "sh edits train.py, exit 3"
     assert proposal.memo == {"agent": "sh", "exit": 3, "lines": "train.py:\nRATE = 0.1  ->  RATE = 0.2"}
 
 
@@ -82,6 +82,8 @@ async def test_a_change_where_nobody_may_write_reaches_the_door():
     [
         (("sh", "-c", "echo oops >&2; exit 7"), "changed nothing: exit 7, last words: oops"),
         (("no-such-program",), "exit 127"),
+        (("python", "-c", "def f():\n    raise ValueError('no idea')\nf()"), "last words: ValueError: no idea$"),
+        (("sh", "-c", "echo said; echo complained >&2; exit 1"), "last words: complained; and said$"),
         (("sh", "-c", "sleep 60"), "killed at its deadline of 1 s"),
     ],
 )
@@ -145,6 +147,73 @@ async def test_a_python_function(tmp_path, body, how):
         proposal = await made(PythonAgent({"file": str(file)}), bench)
     assert child_of(proposal)["train.py"] == "RATE = 0.3\n"
     assert proposal.note == "mine.improve edits train.py"
+
+
+async def test_a_python_function_that_returns_something_else_says_so(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("def improve(ask):\n    return 'RATE = 0.3'\n")
+    async with benched() as (bench, _):
+        with pytest.raises(AgentError, match="improve returned str; it may return"):
+            await made(PythonAgent({"file": str(file)}), bench)
+
+
+async def test_scratch_that_an_agent_leaves_is_named_with_what_to_do():
+    async with benched() as (bench, _):
+        proposal = await made(command("sh", "-c", "echo 'RATE = 0.2' > train.py; touch notes.txt"), bench)
+        dropped = await made(
+            command("sh", "-c", "echo 'RATE = 0.2' > train.py; touch notes.txt", drop=["notes.txt"]), bench
+        )
+    assert proposal.note == "sh edits notes.txt, train.py; it leaves notes.txt: if that is scratch, name it under drop"
+    assert dropped.note == "sh edits train.py"
+
+
+async def test_an_agent_is_proved_by_its_program_being_there(tmp_path):
+    program = tmp_path / "bin" / "codex"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    tmp_path.chmod(0o755)  # the box is nobody in particular
+    here = [str(tmp_path)]
+    async with benched() as (bench, _):
+        for well in (
+            CommandAgent({"preset": "codex", "mounts": here}),
+            command("codex", mounts=here),
+            command(str(program), mounts=here),
+            command("sh", "-c", "true"),
+            command("python", "-c", ""),
+            command("./in_the_subject.sh"),
+            AcpAgent({"argv": ["codex"], "mounts": here}),
+        ):
+            await well.prove(bench)
+        for lacking in (
+            CommandAgent({"preset": "codex"}),
+            CommandAgent({"preset": "mini-swe-agent", "mounts": here}),
+            command("codex"),
+            command(str(program)),
+            AcpAgent({"preset": "opencode", "mounts": here}),
+        ):
+            with pytest.raises(InputError, match="the agent's box has no program") as caught:
+                await lacking.prove(bench)
+            assert "mounts = " in caught.value.mend
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("import nothing_of_that_name\ndef improve(ask): ...\n", "ModuleNotFoundError: No module named"),
+        ("def other(ask): ...\n", "there is no function improve in it"),
+        ("improve = 3\n", "there is no function improve in it"),
+        ("def improve(ask)\n", "SyntaxError"),
+    ],
+)
+async def test_a_python_agent_is_proved_by_being_loaded_and_not_called(tmp_path, source, problem):
+    file = tmp_path / "mine.py"
+    async with benched() as (bench, _):
+        file.write_text("def improve(ask):\n    raise ValueError\n")
+        await PythonAgent({"file": str(file)}).prove(bench)
+        file.write_text(source)
+        with pytest.raises(InputError, match=problem):
+            await PythonAgent({"file": str(file)}).prove(bench)
 
 
 async def test_a_python_function_that_raises_says_so(tmp_path):

@@ -22,6 +22,7 @@ from harness.research.bench import bench
 from harness.research.decide import worst_case
 from harness.research.engine import CLOSING_S
 from harness.research.evidence.statistics import holdout_epsilon
+from harness.research.mounts import folders
 from harness.research.preflight.anchors import anchor_findings
 from harness.research.preflight.emptied import at_end, emptied_findings
 from harness.research.preflight.leaks import answers_hinted, answers_in_sight, careless
@@ -29,6 +30,7 @@ from harness.research.preflight.neighbours import Likeness, near_duplicates
 from harness.research.preflight.power import least_gain, pairs_for
 from harness.research.preflight.running import running
 from harness.research.preflight.tables import ids_of
+from harness.research.proving import prove
 from harness.research.screening import ticket_worst_case
 from harness.research.session import Session
 from harness.research.staging import Stages, by_task
@@ -63,6 +65,7 @@ async def check(
             opened_s = anyio.current_time() - began
             found = [_mode(session), *_splits(session), *_files(session), *_range(session), *_prices(session)]
             found += await _box(boxes)
+            found += await _agent(session, boxes, subject)
             if session.subject.file.subject.needs_model:
                 model = next(iter(session.policy.models))
                 mend = f"`strop doctor --model {model} --subject {subject}` asks it; a run measures the root first"
@@ -85,6 +88,16 @@ async def check(
             ]
     except InputError as error:
         return [Finding("subject", "failed", error.message, error.mend)]
+
+
+async def _agent(session: Session, boxes: Boxes, subject: Path) -> list[Finding]:
+    """Whether an agent that works in a box finds there what it needs."""
+    try:
+        if await prove(session.policy, boxes, folders(session.policy, subject)):
+            return [Finding("agent", "ok", f"{session.policy.agent.name}: its program is in its box")]
+    except InputError as error:
+        return [Finding("agent", "failed", error.message, error.mend)]
+    return []
 
 
 def _mode(session: Session) -> Finding:

@@ -7,6 +7,8 @@ import pytest
 from support.cheats import TESTS, make_inline, make_suite
 from support.toy import SCORE, STROP, make_toy
 
+from harness import open_run
+from harness.errors import InputError
 from harness.records import Split
 from harness.research.baseline import measure_root
 from harness.research.bench import bench
@@ -205,3 +207,18 @@ async def test_a_subject_whose_agent_needs_a_model_is_looked_at_without_one(tmp_
     chat = {"agent.name": "chat", "models.main.base_url": "http://127.0.0.1:9/v1"}
     async with bench(subject, overrides=chat) as (session, _):
         assert session.policy.agent.name == "chat"
+
+
+async def test_an_agent_that_is_not_in_its_box_is_found_before_the_night(tmp_path):
+    toy = make_toy(tmp_path / "toy")
+    agent = {"agent.name": "command", "agent.config": {"argv": ["no-such-agent", "{prompt}"]}}
+    found = await states(toy, **agent)
+    assert found["agent"].state == "failed"
+    assert "no program 'no-such-agent'" in found["agent"].detail
+    well = await states(toy, **{**agent, "agent.config": {"argv": ["sh", "-c", "true"]}})
+    assert well["agent"].state == "ok"
+    assert "agent" not in await states(toy)
+    with pytest.raises(InputError, match="no program 'no-such-agent'"):
+        async with open_run(toy, runs=tmp_path / "runs", overrides={"box.backend": "embedded", **agent}):
+            pass
+    assert not list((tmp_path / "runs").glob("*"))
