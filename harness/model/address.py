@@ -77,11 +77,10 @@ async def nowhere(
     told = astray(first)
     if not told:
         return None
-    version = "" if address.endswith(("/v1", "/v1beta")) else "/v1"
-    gemini = "" if address.endswith("/v1beta") else "/v1beta"
-    paths = ["/chat/completions", "/completions", "/responses", f"{version}/messages"]
-    for path in (*paths, f"{gemini}/models/{model}:generateContent"):
-        answer = await client.post(f"{address}{path}", json={}, headers=headers)
+    root = address.removesuffix("/v1").removesuffix("/v1beta")
+    places = [f"{address}{path}" for path in ("/chat/completions", "/completions", "/responses")]
+    for place in (*places, f"{root}/v1/messages", f"{root}/v1beta/models/{model}:generateContent"):
+        answer = await client.post(place, json={}, headers=headers)
         if not astray(answer):
             return None
     if first.is_redirect:

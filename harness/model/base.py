@@ -84,9 +84,10 @@ class Tally(Protocol):
 
 
 class Dialect(Protocol):
-    """One way of asking a model over HTTP."""
+    """One way of asking a model over HTTP. `writes` is whether it is answered with text, and not with vectors."""
 
     name: str
+    writes: bool
 
     def speaks(self, path: str) -> bool:
         """Whether a POST to `path` is in this dialect."""

@@ -161,11 +161,6 @@ class Gateway:
         lines = self.allowance.usage()
         return {kind: usage for kind, usage in lines.items() if usage.used or usage.limit is not None}
 
-    def models(self) -> dict[str, Json]:
-        """What `/v1/models` lists."""
-        rows: list[Json] = [{"id": name, "object": "model", "created": 0, "owned_by": "strop"} for name in self.routes]
-        return {"object": "list", "data": rows}
-
 
 class Collected:
     """A sink that keeps what it is given."""
@@ -240,8 +235,8 @@ def _remember(routes: Mapping[str, Route], calls: Iterable[ModelCall]) -> None:
     for call in calls:
         if call.model in routes and call.reply is not None and call.reply.status == 200:
             routes[call.model].worked = True
-            if call.dialect != "embeddings":
-                routes[call.model].home = dialects.get(call.dialect)
+            if (spoken := dialects.get(call.dialect)) is not None and spoken.writes:
+                routes[call.model].home = spoken
 
 
 def _routes(

@@ -18,6 +18,7 @@ from harness.errors import InputError
 from harness.model.base import Asked, Dialect
 from harness.model.blackout import Secret
 from harness.model.breaker import Breaker
+from harness.model.dialects import betas
 from harness.model.pricing import Price, price_of
 from harness.model.trial import Request
 from harness.model.upstream import Upstream, upstream
@@ -65,7 +66,7 @@ class Route:
         """A request that was sent at `sent` was answered."""
         self.good_at = max(self.good_at, sent)
         self.suspects.clear()
-        if dialect.name != "embeddings":
+        if dialect.writes:
             self.home = dialect
 
     def cleared(self) -> None:
@@ -89,11 +90,12 @@ class Route:
         sent = {
             "content-type": "application/json",
             "accept": "text/event-stream" if asked.stream else "application/json",
-            **{name: value for name, value in headers.items() if name in {"anthropic-version", "anthropic-beta"}},
             **dialect.keyed(self.secret.key),
         }
         if dialect.name == "messages":
-            sent.setdefault("anthropic-version", "2023-06-01")
+            sent["anthropic-version"] = betas.version(headers.get("anthropic-version", ""))
+            if beta := betas.harmless(headers.get("anthropic-beta", "")):
+                sent["anthropic-beta"] = beta
         return Request(
             self._url(dialect.upstream(path, self.model), query),
             sent,
@@ -105,9 +107,9 @@ class Route:
 
     def _url(self, path: str, query: str) -> str:
         base = self.policy.base_url.rstrip("/")
-        for version in ("/v1", "/v1beta"):
-            if base.endswith(version) and path.startswith(version + "/"):
-                path = path.removeprefix(version)
+        if path.startswith(("/v1/", "/v1beta/")):
+            # servers that speak several dialects have each below its own version
+            base = base.removesuffix("/v1").removesuffix("/v1beta")
         kept = "&".join(part for part in query.split("&") if part.partition("=")[0] in {"alt", "beta"})
         return base + path + (f"?{kept}" if kept else "")
 

@@ -26,6 +26,7 @@ from harness.errors import StropError
 from harness.model.base import Caller, refused
 from harness.model.dialects import nearest
 from harness.model.gateway import Gateway, give
+from harness.model.listing import listing
 from harness.model.room import NoRoom, Room
 from harness.model.sse import whole
 from harness.model.tokens import tokens_asked
@@ -101,7 +102,7 @@ class Server:
         path, method = str(scope["path"]), str(scope["method"])
         response: Response | None = None
         if method in {"GET", "HEAD"}:
-            response = self._listing(path)
+            response = self._listing(path, Headers(scope=scope))
         elif method != "POST":
             response = JSONResponse(nearest(path).error(405, "method_not_allowed", "POST only"), 405)
         else:
@@ -114,9 +115,10 @@ class Server:
         elif caller is not None:
             await self._answer(caller, path, scope, receive, send)
 
-    def _listing(self, path: str) -> Response:
-        if path.endswith("/models"):
-            return JSONResponse(self.gateway.models())
+    def _listing(self, path: str, headers: Headers) -> Response:
+        found = listing(self.gateway.routes, path, anthropic="anthropic-version" in headers)
+        if found is not None:
+            return JSONResponse(found)
         if path in {"", "/", "/health", "/healthz"}:
             return JSONResponse({"ok": self.gateway.fault is None})
         return JSONResponse(nearest(path).error(404, "not_found", f"no {path[:200]} here"), 404)

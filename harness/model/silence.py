@@ -14,7 +14,7 @@ from harness.records import Json, ModelCall, Reply
 from harness.untrusted import line
 
 OTHER, _KINDS = "for other reasons", 12
-_BY_NAME: dict[str, Dialect] = {one.name: one for one in DIALECTS if one.name != "embeddings"}
+_BY_NAME: dict[str, Dialect] = {one.name: one for one in DIALECTS if one.writes}
 
 
 def silent(calls: Iterable[ModelCall], role: str) -> dict[str, int]:

@@ -27,8 +27,13 @@ from harness.version import VERSION
 
 Value = str | bool | int | float
 EXPORT_S, CLOSE_S = 5.0, 12.0
-_OPERATION = {"completions": "text_completion", "embeddings": "embeddings", "gemini": "generate_content"}
-_DIALECT = {"messages": "anthropic", "gemini": "gcp.gemini"}
+_OPERATION = {
+    "completions": "text_completion",
+    "embeddings": "embeddings",
+    "gemini-embeddings": "embeddings",
+    "gemini": "generate_content",
+}
+_DIALECT = {"messages": "anthropic", "gemini": "gcp.gemini", "gemini-embeddings": "gcp.gemini"}
 _HOST = {
     "api.openai.com": "openai",
     "api.anthropic.com": "anthropic",

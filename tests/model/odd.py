@@ -34,6 +34,7 @@ class Picky:
     def __init__(self, answer):
         self.answer = answer
         self.asked = []
+        self.heads = []
 
     async def serve(self, reader, writer):
         try:
@@ -44,6 +45,8 @@ class Picky:
                 size = next((int(row[15:]) for row in rows if row.startswith(b"content-length:")), 0)
                 body = json.loads(await reader.readexactly(size) or b"{}")
                 self.asked.append((path, body))
+                pairs = (row.split(b": ", 1) for row in rows[1:] if b": " in row)
+                self.heads.append({name.decode(): value.decode() for name, value in pairs})
                 for part in self.answer(path, body):
                     if part is None:
                         return

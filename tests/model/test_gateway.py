@@ -321,7 +321,7 @@ async def test_names_an_agent_insists_on_reach_the_only_model():
 
 async def test_a_path_nobody_serves_is_a_404_of_its_dialect():
     async with ScriptedModel() as model, reached(model) as (_server, client):
-        replies = [await client.post(path, json={}) for path in ("/v1/audio/speech", "/v1beta/models/m:embedContent")]
+        replies = [await client.post(path, json={}) for path in ("/v1/audio/speech", "/v1beta/models/m:predict")]
     assert [reply.status_code for reply in replies] == [404, 404]
     assert replies[1].json()["error"]["code"] == 404
 

@@ -89,7 +89,7 @@ async def test_an_upstream_that_repeats_the_key_tells_it_to_nobody(echo, name, w
                 "journal": [repr(call) for call in await journal.calls()],
                 "fault": [repr(gateway.fault), str(gateway.fault), str(getattr(gateway.fault, "mend", ""))],
                 "seen": seen,
-                "gateway": [repr(gate), gateway.waiting, gateway.usage(), gateway.models()],
+                "gateway": [repr(gate), gateway.waiting, gateway.usage()],
             }
     assert server.requests
     assert all(KEY.encode() in head for head, _ in server.requests)

@@ -8,10 +8,19 @@ from harness.model.dialects.chat import Chat
 from harness.model.dialects.completions import Completions
 from harness.model.dialects.embeddings import Embeddings
 from harness.model.dialects.gemini import Gemini
+from harness.model.dialects.gemini_embeddings import GeminiEmbeddings
 from harness.model.dialects.responses import Responses
 
 CHAT = Chat()
-DIALECTS: tuple[Dialect, ...] = (CHAT, Responses(), Completions(), Embeddings(), Anthropic(), Gemini())
+DIALECTS: tuple[Dialect, ...] = (
+    CHAT,
+    Responses(),
+    Completions(),
+    Embeddings(),
+    GeminiEmbeddings(),
+    Anthropic(),
+    Gemini(),
+)
 
 
 def dialect_of(path: str) -> Dialect | None:

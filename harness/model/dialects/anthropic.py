@@ -17,6 +17,7 @@ class Anthropic:
     """Messages, whole or as typed events."""
 
     name = "messages"
+    writes = True
 
     def speaks(self, path: str) -> bool:
         return path in {"/v1/messages", "/messages"}

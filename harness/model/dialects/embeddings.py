@@ -15,6 +15,7 @@ class Embeddings(OpenAi):
     """Vectors for texts; nothing is written, so nothing comes out."""
 
     name = "embeddings"
+    writes = False
     path = "/embeddings"
 
     def read(self, path: str, body: Mapping[str, Json], *, cap: int) -> Asked:

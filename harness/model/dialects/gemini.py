@@ -8,17 +8,18 @@ from collections.abc import Mapping
 from harness.model.base import PING, Asked, Counted
 from harness.model.dialects import allowed
 from harness.model.dialects.fields import capped, copies, count, must_list, options, rows, table
+from harness.model.dialects.gemini_embeddings import gemini_error
 from harness.model.tokens import Said
 from harness.records import Json
 
 _PATH = re.compile(r"(?:/v1beta|/v1|/v1alpha)?/models/([^/:]+):(generateContent|streamGenerateContent)")
-_STATUS = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
 
 
 class Gemini:
     """Content generation; the model and whether it streams stand in the path."""
 
     name = "gemini"
+    writes = True
 
     def speaks(self, path: str) -> bool:
         return _PATH.fullmatch(path) is not None
@@ -67,8 +68,7 @@ class Gemini:
         return isinstance(reply.get("candidates"), list) or isinstance(reply.get("promptFeedback"), dict)
 
     def error(self, status: int, kind: str, message: str) -> dict[str, Json]:
-        name = "RESOURCE_EXHAUSTED" if status == 429 else _STATUS.get(status, "UNAVAILABLE")
-        return {"error": {"code": status, "message": message, "status": name}}
+        return gemini_error(status, message)
 
 
 class GeminiTally:

@@ -13,6 +13,7 @@ class OpenAi:
     """Base of the OpenAI dialects. `path` is what follows the base URL."""
 
     name = ""
+    writes = True
     path = ""
 
     def speaks(self, path: str) -> bool:
