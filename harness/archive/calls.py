@@ -1,14 +1,17 @@
 """The journal of model calls: a table of `run.db` that only runs with models have.
 
-Many callers write at once, so what waits is written in one transaction: one flush to disk for all of them.
+Many callers write at once, so what waits is written in one transaction: one flush to disk for all of them. A request is
+known by its digest, and kept for people as long as it is small; what replies to evaluated rollouts may take is bounded
+too, since once a rollout is stored nobody reads them again.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import zlib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import anyio
@@ -42,6 +45,11 @@ _SETTLE = (
     "WHERE ticket = ? AND role = ? AND call = ?"
 )
 
+# bytes: of one request, of all requests of one maker in a ticket as they are packed, of all replies to one rollout
+MOST_REQUEST, MAKER_REQUESTS, MAKER_REPLIES = 256 << 10, 4 << 20, 16 << 20
+ROLLOUT = "task"  # the role of evaluated rollouts, which each may have one of its own below it
+
+Maker = tuple[int, str, str]
 Work = Callable[[sqlite3.Connection], object]
 
 
@@ -57,30 +65,50 @@ class _Pending:
 
 
 class CallJournal:
-    """Model calls of one run, durable when each method returns."""
+    """Model calls of one run, durable when each method returns. `whole` keeps every reply, however many there are."""
 
-    def __init__(self, write: _Runs, read: _Runs) -> None:
+    def __init__(self, write: _Runs, read: _Runs, *, whole: bool = False) -> None:
         self._write = write
         self._read = read
         self._pending: list[_Pending] = []
         self._turn = anyio.Lock()
         self._made = False
+        self._whole = whole
+        self._requests: Counter[Maker] = Counter()
+        self._replies: Counter[Maker] = Counter()
 
     async def calls(self) -> Sequence[ModelCall]:
         """Every call so far, by ticket, role and number."""
-        return await self._read(recorded_calls)
+        calls = await self._read(recorded_calls)
+        self._requests = Counter(await self._read(_kept_requests))
+        self._replies.clear()
+        for call in calls:
+            if call.reply is not None and _of_rollout(call):
+                self._replies[_maker(call)] += len(call.reply.body)
+        return calls
 
     async def spent(self) -> dict[tuple[int, str, str], Spend]:
         """What calls took, by (ticket, role, variant); what was held for calls that a crash cut off counts in full."""
         return await self._read(_spent)
 
     async def begin_call(self, call: ModelCall, request: bytes) -> None:
-        """Write a call down before it is sent, or note another try of it."""
-        await self._put(lambda connection: _begin(connection, call, zlib.compress(request, 1)))
+        """Write a call down before it is sent, or note another try of it. A request that is large, or one of many, is
+        left out: its digest tells it."""
+        packed = zlib.compress(request if len(request) <= MOST_REQUEST else b"", 1)
+        if self._requests[_maker(call)] + len(packed) > MAKER_REQUESTS:
+            packed = zlib.compress(b"", 1)
+        self._requests[_maker(call)] += len(packed)
+        await self._put(lambda connection: _begin(connection, call, packed))
         failpoint("call-begun")
 
     async def finish_call(self, call: ModelCall) -> None:
-        """Settle its last try, with the reply if there is one to keep."""
+        """Settle its last try, with the reply if there is one to keep. A rollout that has had too much is not told more
+        of it again: if a crash breaks it off, it asks anew."""
+        if call.reply is not None and _of_rollout(call) and not self._whole:
+            if self._replies[_maker(call)] + len(call.reply.body) > MAKER_REPLIES:
+                call = replace(call, reply=None)
+            else:
+                self._replies[_maker(call)] += len(call.reply.body)
         failpoint("call-answered")
         await self._put(lambda connection: _finish(connection, call))
         failpoint("call-stored")
@@ -126,6 +154,23 @@ def recorded_calls(connection: sqlite3.Connection) -> list[ModelCall]:
 def lay_calls(connection: sqlite3.Connection) -> None:
     """Make the table, where there is none yet."""
     connection.execute(_TABLE)
+
+
+def _of_rollout(call: ModelCall) -> bool:
+    return call.role.partition("/")[0] == ROLLOUT
+
+
+def _maker(call: ModelCall) -> Maker:
+    return call.ticket, call.role, call.variant
+
+
+def _kept_requests(connection: sqlite3.Connection) -> dict[Maker, int]:
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone() is None:
+        return {}
+    rows = connection.execute(
+        "SELECT ticket, role, variant, sum(length(request)) FROM calls GROUP BY ticket, role, variant"
+    )
+    return {(ticket, role, variant): size for ticket, role, variant, size in rows}
 
 
 def _spent(connection: sqlite3.Connection) -> dict[tuple[int, str, str], Spend]:

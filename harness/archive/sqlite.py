@@ -143,9 +143,9 @@ class SqliteArchive:
         """Fill a reserved rollout, once. Raises ValueError when it was never begun or has another outcome."""
         await self._write(lambda connection: _finish(connection, key, outcome))
 
-    def journal(self) -> CallJournal:
-        """Where this run's model calls are written down."""
-        return CallJournal(self._write, self._read)
+    def journal(self, *, whole: bool = False) -> CallJournal:
+        """Where this run's model calls are written down; `whole` asks for every reply of them."""
+        return CallJournal(self._write, self._read, whole=whole)
 
     async def set_meta(self, name: str, value: Json) -> None:
         await self._write(

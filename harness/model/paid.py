@@ -11,7 +11,7 @@ import anyio
 
 from harness.errors import BudgetError, CassetteError, ModelError
 from harness.model.account import Account
-from harness.model.base import Seen, refused
+from harness.model.base import TASK, Seen, refused
 from harness.model.cassette import Cassette
 from harness.model.doubt import Doubt
 from harness.model.faults import Fault
@@ -230,8 +230,9 @@ class Paid:
             self.gateway.refusals[self.account.caller] = error.with_traceback(None)
         reply = refused(self.request.dialect, 429, "insufficient_quota", OVER_BUDGET + error.message)
         call = self.account.call = replace(self.call, held=Spend(), reply=reply)
-        await self.gateway.journal.begin_call(call, b"")  # it is never sent, and may be large
-        await self.gateway.journal.finish_call(call)
+        if call.role.partition("/")[0] != TASK:  # a rollout asks anew when it is resumed, and could be refused for ever
+            await self.gateway.journal.begin_call(call, b"")  # it is never sent, and may be large
+            await self.gateway.journal.finish_call(call)
         await give(self.sink, reply)
 
     async def _give_up(self, reason: str) -> None:

@@ -88,9 +88,10 @@ async def models_of(
     if not policy.models:
         yield None
         return
+    journal = archive.journal(whole=tape.record is not None)
     try:
         async with (
-            open_gateway(policy.models, policy.budget, archive.journal(), seed=seed, cassette=cassette) as gateway,
+            open_gateway(policy.models, policy.budget, journal, seed=seed, cassette=cassette) as gateway,
             serve(gateway) as server,
         ):
             gateway.raised = raised

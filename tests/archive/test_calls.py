@@ -1,9 +1,14 @@
 """The journal of model calls in run.db."""
 
+import os
+import sqlite3
+import zlib
+from contextlib import closing
 from dataclasses import replace
 
 import anyio
 
+from harness.archive import calls
 from harness.archive.sqlite import SqliteArchive
 from harness.records import ModelCall, Reply, Spend
 
@@ -54,6 +59,57 @@ async def test_many_writers_at_once_all_find_their_rows_on_disk(tmp_path):
     async with anyio.create_task_group() as group:
         for number in range(64):
             group.start_soon(one, number)
-    calls = await journal.calls()
+    found = await journal.calls()
     await archive.aclose()
-    assert [call.spent.tokens_in for call in calls] == list(range(64))
+    assert [call.spent.tokens_in for call in found] == list(range(64))
+
+
+def task(number, body):
+    done = replace(CALL, role="task/x", call=number, held=Spend(), spent=Spend(1, 5), reply=Reply(200, "", body))
+    return replace(done, held=CALL.held, spent=Spend(), reply=None), done
+
+
+async def test_what_the_calls_of_a_rollout_leave_on_the_disk_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(calls, "MAKER_REQUESTS", 60_000)
+    monkeypatch.setattr(calls, "MAKER_REPLIES", 2_500)
+    archive = await SqliteArchive.create(tmp_path / "run")
+    journal = archive.journal()
+    for number in range(4):
+        begun, done = task(number, b"y" * 1000)
+        await journal.begin_call(begun, os.urandom(20_000))
+        await journal.finish_call(done)
+    found = await journal.calls()
+    assert [one.reply is not None for one in found] == [True, True, False, False]
+    assert [one.spent.requests for one in found] == [1] * 4  # what was not kept was still paid for
+    assert all(one.held == Spend() for one in found)
+    # another session goes on where the first one stopped
+    again = archive.journal()
+    await again.calls()
+    begun, done = task(4, b"y" * 1000)
+    await again.begin_call(begun, os.urandom(20_000))
+    await again.finish_call(done)
+    # a proposer's replies are what a replay reads, and another rollout has its own room
+    kept = replace(CALL, call=5, reply=Reply(200, "", b"z" * 5000))
+    other = replace(done, call=6, variant="v2")
+    for one in (kept, other):
+        await again.begin_call(replace(one, reply=None), b"small")
+        await again.finish_call(one)
+    found = await again.calls()
+    assert {(one.ticket, one.call) for one in found if one.reply is not None} == {(1, 0), (1, 1), (1, 5), (1, 6)}
+    await archive.aclose()
+    with closing(sqlite3.connect(tmp_path / "run" / "run.db")) as connection:
+        (size,) = connection.execute("SELECT sum(length(request)) FROM calls WHERE role = 'task/x'").fetchone()
+    assert 40_000 <= size <= 60_000
+
+
+async def test_a_large_request_is_its_digest_and_a_recording_keeps_every_reply(tmp_path, monkeypatch):
+    monkeypatch.setattr(calls, "MAKER_REPLIES", 10)
+    archive = await SqliteArchive.create(tmp_path / "run")
+    begun, done = task(0, b"y" * 1000)
+    await archive.journal(whole=True).begin_call(begun, b"x" * (calls.MOST_REQUEST + 1))
+    await archive.journal(whole=True).finish_call(done)
+    assert await archive.journal().calls() == [done]
+    await archive.aclose()
+    with closing(sqlite3.connect(tmp_path / "run" / "run.db")) as connection:
+        (packed,) = connection.execute("SELECT request FROM calls").fetchone()
+    assert zlib.decompress(packed) == b""
