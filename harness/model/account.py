@@ -1,8 +1,8 @@
 """One call in the budget and on disk: each request that it takes is reserved and written down before it is sent, and
 settled after.
 
-The end of a reply goes on while the settlement is being written: the budget has it by then, and whatever its reader
-makes durable because of it is written behind it.
+The end of a reply goes on while the settlement is being written: the budget has it by then, and the next call is
+written behind it. A crash in between leaves a call without a reply, which counts at its worst case.
 """
 
 from __future__ import annotations

@@ -36,16 +36,15 @@ class Doubt:
         async with route.asking:
             if route.good_at > since or not route.doubts(who):
                 return True
+            if self.account.gateway.fault is not None or route.bad_at > since:
+                return False
             route.suspects.add(who)
             try:
                 found = await self.ask(route.policy.max_output_tokens if fault.money else FEW)
             except BudgetError:
                 return route.worked
-            if found is not None and found.status in _UNWELCOME and fault.status not in _UNWELCOME:
-                # a server that finds fault with the plainest request is there, and has let us in
-                route.cleared()
-                return True
-            return found is None
+            # one that finds fault with the plainest request is there all the same, and has let us in
+            return found is None or (found.status in _UNWELCOME and fault.status not in _UNWELCOME)
 
     async def ask(self, cap: int = FEW) -> Fault | None:
         """Ask: None when it answered, else how it failed; the breaker is told. Raises BudgetError."""
@@ -60,14 +59,19 @@ class Doubt:
                 try:
                     await self.account.spend(Trial(route.upstream, route.policy, request, _Nobody()))
                 except Fault as fault:
-                    found, told = found or fault, False
+                    found = found or fault
+                    if fault.status in _UNWELCOME:
+                        told, route.good_at = True, sent
+                        route.cleared()
+                        break
+                    told, route.bad_at = False, sent
                     if not fault.reached:
                         break
-                    continue
-                route.cleared()
-                route.answered(sent, dialect)
-                told = True
-                return None
+                else:
+                    told = True
+                    route.cleared()
+                    route.answered(sent, dialect)
+                    return None
         finally:
             route.breaker.probed(told, found.wait_s if found else None)
         return found

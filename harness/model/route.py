@@ -48,6 +48,8 @@ class Route:
     """The last dialect it wrote an answer in."""
     good_at: float = -math.inf
     """When the latest of the requests that were answered was sent, as a monotonic time in seconds."""
+    bad_at: float = -math.inf
+    """When the latest plain question that was not answered was asked."""
     asking: anyio.Lock = field(default_factory=anyio.Lock)
     cleared_at: float = -math.inf
     suspects: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])

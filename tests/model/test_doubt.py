@@ -195,6 +195,41 @@ async def test_patience_counts_from_the_last_answer_of_anybody():
         group.cancel_scope.cancel()
 
 
+async def test_many_who_lose_patience_at_once_ask_once():
+    """With a server that hangs, each question would take its deadline, one after the other."""
+    async with picky(lambda path, body: HANG) as (server, model):
+        async with (
+            opened(model, **{**QUICK, "first_byte_s": 0.5, "patience_s": 0.6}) as gate,
+            client_of(gate) as client,
+        ):
+            began = anyio.current_time()
+            async with anyio.create_task_group() as group:
+                for number in range(32):
+                    group.start_soon(post, client, CHAT, number)
+            took = anyio.current_time() - began
+        with pytest.raises(ModelError):
+            gate.gateway.check()
+    assert server.count(plain) <= 4
+    assert took < 8
+
+
+async def test_a_server_that_finds_fault_with_the_plain_question_is_back():
+    """Some models want more tokens than the few it is asked with."""
+    answers = [error(500)] * 5
+
+    def answer(path, body):
+        if plain(path, body):
+            return error(400, "could not finish: max_tokens reached")
+        return answers.pop(0) if answers else said(200, OK)
+
+    async with picky(answer) as (server, model), opened(model, **QUICK) as gate, client_of(gate) as client:
+        with anyio.fail_after(10):
+            assert (await post(client, CHAT)).status_code == 200
+        assert gate.gateway.fault is None
+        assert not gate.gateway.routes["m"].breaker.resting
+    assert server.count(plain) == 1
+
+
 async def test_an_endpoint_that_is_not_there_fails_the_call_that_asked_for_it():
     def answer(path, body):
         return said(200, OK) if path.endswith("/chat/completions") else error(404)
