@@ -12,6 +12,7 @@ from contextlib import closing
 
 import anyio
 import pytest
+from model.odd import CUT, error, picky, said
 from research.test_run import bodies, verdicts
 from support.toy import STROP, make_toy
 
@@ -20,12 +21,14 @@ from harness.archive.base import LedgerEntry
 from harness.archive.sqlite import SqliteArchive
 from harness.errors import BudgetError, InputError, ModelError
 from harness.events import RunStopped
+from harness.model.base import PING
 from harness.model.preflight import preflight
 from harness.policy.schema import ModelPolicy
 from harness.records import Spend, Status
 from harness.report.claims import models_claim
 from harness.research.models import model_account
 from harness.research.preflight.check import check
+from harness.research.replay import replay
 from harness.resources import resource
 from harness.testing.scripted_model import ScriptedModel
 
@@ -406,6 +409,31 @@ async def test_an_evaluated_agents_calls_are_metered_by_role_and_variant(tmp_pat
     await archive.aclose()
     assert {call.variant.split("/")[1] for call in calls} >= {"root", "screen", "vault"}
     assert verdicts(events)
+
+
+@pytest.mark.parametrize("shape", ["401", "cut"])
+async def test_a_candidate_with_odd_requests_stops_nobody_elses_work(tmp_path, monkeypatch, shape):
+    """What the server will not answer over one candidate is that candidate's failure; the run finishes, and replays."""
+    monkeypatch.setattr("harness.model.paid._FIRST_PAUSE_S", 0.02)
+    odd = {"401": error(401, "no such key"), "cut": CUT}[shape]
+    says = {"role": "assistant", "content": "7"}
+    good = said(200, {"choices": [{"index": 0, "message": says, "finish_reason": "stop"}]})
+
+    def answer(path, body):
+        told = re.search(r"add to (\d+)", str(body))
+        return odd if told and int(told[1]) % 2 else good
+
+    subject = make_toy(tmp_path / "toy", train=CALLING)
+    async with picky(answer) as (server, model):
+        chosen = {**settings(model), "agent.name": "search", "budget.steps": 6}
+        events, run = await play(open_run(subject, workers=2, overrides=chosen, runs=tmp_path / "runs"))
+    assert len(verdicts(events)) == 6
+    assert "crashed" in verdicts(events)
+    assert set(verdicts(events)) - {"crashed"}
+    assert run.summary["vault"]
+    assert shape != "401" or any(PING in str(body) for _, body in server.asked)
+    assert run.summary["models"]["task"]["requests"] == server.count(lambda path, body: bool(body))
+    await replay(run.folder)
 
 
 async def test_a_budget_that_ends_under_a_rollout_is_no_verdict_on_it(tmp_path):
