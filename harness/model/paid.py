@@ -119,7 +119,7 @@ class Paid:
             if route.breaker.resting and not await self._rested(began):
                 return
             tries += 1
-            async with route.slots:
+            async with route.slots.one(self.call.ticket):
                 fault = await self._try()
             if fault is None:
                 return

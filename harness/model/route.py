@@ -20,6 +20,7 @@ from harness.model.blackout import Secret
 from harness.model.breaker import Breaker
 from harness.model.dialects import betas
 from harness.model.pricing import Price, price_of
+from harness.model.slots import Slots
 from harness.model.trial import Request
 from harness.model.upstream import Upstream, upstream
 from harness.policy.schema import ModelPolicy
@@ -40,7 +41,7 @@ class Route:
     price: Price
     upstream: Upstream
     secret: Secret = field(repr=False)
-    slots: anyio.CapacityLimiter
+    slots: Slots
     breaker: Breaker = field(default_factory=Breaker)
     worked: bool = False
     """Whether a call of the run was ever answered."""
@@ -132,7 +133,7 @@ def key_of(name: str, policy: ModelPolicy, environment: Mapping[str, str] | None
 
 def route(name: str, policy: ModelPolicy, *, priced: bool, key: str) -> Route:
     """An upstream ready to be called; its connections are the caller's to close. Blocks while it reads certificates."""
-    price, slots = price_of(name, policy, needed=priced), anyio.CapacityLimiter(policy.concurrency)
+    price, slots = price_of(name, policy, needed=priced), Slots(policy.concurrency)
     return Route(name, policy, price, upstream(policy), Secret(key), slots)
 
 

@@ -53,7 +53,8 @@ class General:
     def __init__(self, policy: ModelPolicy) -> None:
         self._client = httpx2.AsyncClient(
             timeout=httpx2.Timeout(None, connect=policy.connect_s, pool=policy.first_byte_s),
-            limits=httpx2.Limits(max_connections=policy.concurrency, max_keepalive_connections=policy.concurrency),
+            # slots bound the calls; what is asked besides must not have to wait for one that hangs
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=policy.concurrency),
             trust_env=not _local(policy.base_url),
             verify=policy.base_url.startswith("https"),
             follow_redirects=False,
