@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.archive.base import StoredProposal
-from harness.records import Outcome, RolloutKey, Split
+from harness.records import Outcome, RolloutKey, Split, Verdict
 from harness.research.decide import Deliberation, query_rollouts, worst_case
 from harness.research.drawn import Drawn
 from harness.research.novelty import fingerprint, likeness
@@ -61,6 +61,18 @@ async def _promoted(session: Session, drawn: Drawn) -> Climb | None:
     return await stages.climb(variant.tree, await session.store.read(variant.tree), forced=drawn.stage + 1)
 
 
+def _kin(session: Session, proposal: StoredProposal) -> list[str]:
+    """The parent, and its children that function, as of when the ticket was issued."""
+    seen = max(0, proposal.ticket - session.width)
+    fit = (Verdict.KEPT, Verdict.ARCHIVED)
+    children = [
+        one.id
+        for one in session.standing.variants.values()
+        if proposal.parent in one.parents and one.verdict in fit and one.ticket <= seen
+    ]
+    return [proposal.parent, *children]
+
+
 async def _novelty(session: Session, proposal: StoredProposal, tree: Tree | None) -> tuple[str, str]:
     """The child's fingerprint, and what speaks against it as something new."""
     if tree is None:
@@ -70,7 +82,9 @@ async def _novelty(session: Session, proposal: StoredProposal, tree: Tree | None
     if mark == fingerprint(parent):
         return mark, f"the same code as {proposal.parent} but for comments and layout"
     wanted = session.policy.archive.novelty
-    if wanted < 1 and (alike := likeness(parent, tree)) >= wanted:
-        return mark, f"too like {proposal.parent}: {alike:.3f}"
+    for name in _kin(session, proposal) if wanted < 1 else ():
+        alike = likeness(await session.store.read(session.standing.variants[name].tree), tree)
+        if alike >= wanted:
+            return mark, f"too like {name}: {alike:.3f}"
     earlier = session.standing.fingerprints.get(mark)  # last: whether it is there yet may depend on timing
     return mark, "" if earlier is None else same_code(earlier)

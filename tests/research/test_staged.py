@@ -230,3 +230,23 @@ async def test_only_tasks_on_which_the_root_disagrees_with_itself_are_run_again(
             assert times == {name: 3 if name in shaky else 1 for name in runs[0]}
     assert run.summary["budget"]["rollouts"]["used"] <= 5000
     assert (await replay(run.folder)).tickets == 3
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_what_is_too_like_a_sibling_is_not_run(tmp_path, workers):
+    subject = write_ladder(tmp_path / "ladder")
+    text = (subject / "strop.toml").read_text()
+    (subject / "strop.toml").write_text(text.replace('["skill.txt"]', '["skill.txt", "notes.py"]'))
+    (subject / "notes.py").write_text("A = 0\n")
+    names = [f"NAME_{n} = {n}" for n in range(40)]
+    versions = ["\n".join(names), "B = 1\n", "\n".join([*names[:-1], "OTHER = 40"])]
+    settings = {"steps": 3, "schedule.workers": workers, "agent.name": "support.agents:Versions"}
+    settings |= {"agent.config.path": "notes.py", "agent.config.versions": versions, "select.rule": "best_only"}
+    settings |= {"select.statistic": "lower"}
+    run = await play(subject, tmp_path / "runs", **{"archive.novelty": 0.8, **settings})
+    bodies = await bodies_of(run)
+    assert [body["parent"] for body in bodies] == ["v0", "v0", "v0"]
+    assert [body["decision"]["verdict"] for body in bodies] == ["archived", "archived", "duplicate"]
+    assert bodies[2]["decision"]["reason"].startswith("too like v1: 0.9")
+    assert not bodies[2]["rollouts"]
+    assert (await replay(run.folder)).tickets == 3
