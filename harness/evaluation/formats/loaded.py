@@ -44,17 +44,40 @@ def reasoning_gym(file: SubjectFile, whole: Tree, source: Path) -> TaskSet:
     total = file.tasks.visible + file.tasks.holdout + file.tasks.vault
     each = -(-total // len(file.tasks.generators))
     tasks: list[Task] = []
+    seen: set[str] = set()
     for name in file.tasks.generators:
-        try:
-            drawn = gym.create_dataset(name, size=each, seed=file.tasks.seed)
-        except ValueError as error:
-            raise InputError(
-                str(error), file=source, key="tasks.generators", mend="see reasoning_gym's list"
-            ) from error
-        for place in range(each):
-            tasks.append(_question(name, place, each, file, drawn[place]))
+        size, found = _different(gym, name, each, file, seen)
+        tasks += [_question(name, place, size, file, entry) for place, entry in found]
     scorer, score = shipped_scorer("reasoning.py")
     return TaskSet(dealt(tasks, file), scorer, score)
+
+
+def _different(
+    gym: Any,  # noqa: ANN401 - a package without types
+    name: str,
+    count: int,
+    file: SubjectFile,
+    seen: set[str],
+) -> tuple[int, list[tuple[int, dict[str, Any]]]]:
+    """So many questions that no other task asks, for one that is in two splits proves nothing; and of how many drawn.
+
+    Raises InputError for a generator that is not known or has too few.
+    """
+    for size in (count, 2 * count, 4 * count, 16 * count):
+        try:
+            drawn = gym.create_dataset(name, size=size, seed=file.tasks.seed)
+        except ValueError as error:
+            raise InputError(str(error), key="tasks.generators", mend="see reasoning_gym's list") from error
+        found: dict[str, tuple[int, dict[str, Any]]] = {}
+        for place in range(size):
+            entry = drawn[place]
+            if entry["question"] not in seen:
+                found.setdefault(entry["question"], (place, entry))
+            if len(found) == count:
+                seen.update(found)
+                return size, [*found.values()]
+    problem = f"{name!r} asks {len(found)} different questions in {size}, and {count} are wanted"
+    raise InputError(problem, key="tasks.generators", mend="ask for fewer tasks, or name more generators")
 
 
 def _question(name: str, place: int, size: int, file: SubjectFile, entry: dict[str, Any]) -> Task:

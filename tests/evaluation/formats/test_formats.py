@@ -222,9 +222,44 @@ async def test_reasoning_gym_counts_an_answer_from_its_threshold():
     assert (await outcomes(subject, "open('/out/answer.txt', 'w').write('perhaps')")).score == 0.0
 
 
+def test_reasoning_gym_splits_follow_the_seed_and_share_no_question():
+    gym = pytest.importorskip("reasoning_gym")
+    asked = [one["question"] for one in gym.create_dataset("tower_of_hanoi", size=40, seed=0)]
+    assert len(set(asked)) < 40  # drawn plainly, a question would be in two splits
+    tasks = {"visible": 20, "holdout": 10, "vault": 10, "generators": ["tower_of_hanoi"]}
+    splits = pinned(subject_file("reasoning_gym", tasks=tasks), {}).splits
+    texts = [[file.data for file in splits[split].inputs.values()] for split in Split]
+    assert [len(one) for one in texts] == [20, 10, 10]
+    assert len({text for one in texts for text in one}) == 40
+    again = pinned(subject_file("reasoning_gym", tasks=tasks), {}).splits
+    assert all(again[split].inputs == splits[split].inputs for split in Split)
+    other = pinned(subject_file("reasoning_gym", tasks={**tasks, "seed": 1}), {}).splits
+    assert other[Split.VISIBLE].inputs != splits[Split.VISIBLE].inputs
+
+
+async def test_a_question_drawn_further_out_is_scored_by_its_own_answer():
+    gym = pytest.importorskip("reasoning_gym")
+    tasks = {"visible": 40, "generators": ["tower_of_hanoi"], "holdout": 0, "vault": 0}
+    subject = pinned(subject_file("reasoning_gym", tasks=tasks), {})
+    abouts = [json.loads(file.data) for file in subject.splits[Split.VISIBLE].labels.values()]
+    far = next(one for one in abouts if one["index"] >= 40)
+    known = gym.create_dataset("tower_of_hanoi", size=far["size"], seed=0)[far["index"]]
+    solve = f"open('/out/answer.txt', 'w').write({known['answer']!r})\n"
+    boxes = choose("embedded")
+    await boxes.prepare()
+    name = f"tower_of_hanoi-{far['index']:04d}"
+    evaluation = TasksEvaluation(subject, boxes, BoxSpec(owner="test-formats"))
+    tree = Tree({"solve.py": File(solve.encode())})
+    assert (await evaluation.task(tree, Split.VISIBLE, name, 1)).score == 1.0
+    other = next(one for one in task_names(subject.splits[Split.VISIBLE]) if one != name)
+    assert (await evaluation.task(tree, Split.VISIBLE, other, 1)).score == 0.0
+
+
 def test_reasoning_gym_needs_a_generator_it_knows():
     pytest.importorskip("reasoning_gym")
     with pytest.raises(InputError, match="generators"):
         pinned(subject_file("reasoning_gym"), {})
     with pytest.raises(InputError, match="nonsense"):
         pinned(subject_file("reasoning_gym", tasks={"generators": ["nonsense"]}), {})
+    with pytest.raises(InputError, match="different questions"):
+        pinned(subject_file("reasoning_gym", tasks={"visible": 150, "generators": ["tower_of_hanoi"]}), {})
