@@ -98,4 +98,27 @@ class Notice:
     text: str
 
 
-Event = RunStarted | RootMeasured | TicketStarted | RolloutFinished | TicketDecided | RunStopped | RunFinished | Notice
+@dataclass(frozen=True, slots=True)
+class ModelAwaited:
+    """Calls of a model are waited out for `reason`, since `waited_s` seconds and for `patience_s` at most.
+
+    With an empty `reason` they are not any more: it answers, or nobody asks it.
+    """
+
+    model: str
+    reason: str
+    waited_s: float
+    patience_s: float
+
+
+Event = (
+    RunStarted
+    | RootMeasured
+    | TicketStarted
+    | RolloutFinished
+    | TicketDecided
+    | ModelAwaited
+    | RunStopped
+    | RunFinished
+    | Notice
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import typer
 
@@ -23,6 +23,7 @@ from harness.report.claims import (
     role_claims,
     rootless,
     vault_claim,
+    waiting_claim,
     working_tree_claim,
 )
 from harness.report.numbers import as_float, change, interval, number, part
@@ -101,6 +102,8 @@ def rows(summary: Mapping[str, Json]) -> list[tuple[str, str]]:
         found[at:at] = [("optimizer", came), *role_claims(part(summary, "roles"))]
     if baseline := baseline_claim(summary):
         found.insert(next(at for at, row in enumerate(found) if row[0] == "cost"), ("baseline", baseline))
+    for name, wait in part(summary, "waiting").items():
+        found.insert(1, ("waiting", waiting_claim(name, cast("Mapping[str, Json]", wait))))
     if ahead := working_tree_claim(part(summary, "uncommitted")):
         found.insert(2, ("tree", ahead))
     advice = _advice(summary)

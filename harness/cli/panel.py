@@ -57,6 +57,8 @@ def panel(progress: Progress) -> RenderableType:
     parts: list[RenderableType] = [_bars(progress), _standing(progress), _counts(progress)]
     parts += [Text(f"{name} {told}", style="dim") for name, told in _roles(progress)]
     parts += [_decision(event) for event in list(progress.recent)]  # drawn by another thread than the one that adds
+    if progress.waiting:
+        parts.append(Text(progress.waiting, style="yellow"))
     parts.append(
         Text(progress.notice or progress.stopped or _doing(progress), style="yellow" if progress.notice else "dim")
     )

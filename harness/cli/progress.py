@@ -13,6 +13,7 @@ from harness.cli.failure import silence
 from harness.clock import Clock, SystemClock
 from harness.events import (
     Event,
+    ModelAwaited,
     Notice,
     RootMeasured,
     RunFinished,
@@ -52,6 +53,7 @@ class Progress:
     first_start: float | None = None
     stopped: str = ""
     notice: str = ""
+    awaited: dict[str, tuple[ModelAwaited, float]] = field(default_factory=dict[str, tuple[ModelAwaited, float]])
     roles: Mapping[str, Json] = field(default_factory=dict[str, "Json"])
 
     def take(self, event: Event) -> None:
@@ -71,8 +73,18 @@ class Progress:
                 self.stopped = f"{event.reason}: {event.detail}" if event.detail else event.reason
             case Notice():
                 self.notice = event.text
+            case ModelAwaited(reason=""):
+                self.awaited.pop(event.model, None)
+            case ModelAwaited():
+                self.awaited[event.model] = event, self.clock.monotonic() - event.waited_s
             case _:
                 pass
+
+    @property
+    def waiting(self) -> str:
+        """Which models are waited for and how long by now; empty for none."""
+        now = self.clock.monotonic()
+        return "; ".join(waiting_line(event, now - since) for event, since in list(self.awaited.values()))
 
     def prime(self, summary: Mapping[str, Json]) -> None:
         """Take over what earlier sessions of a resumed run came to."""
@@ -197,6 +209,10 @@ def plain_line(progress: Progress, event: Event) -> str:
             text = str(event.summary["state"])
         case Notice():
             text = f"strop: {line(event.text, 400)}"
+        case ModelAwaited(reason=""):
+            text = f"no longer waiting for model {line(event.model, 80)}"
+        case ModelAwaited():
+            text = waiting_line(event, event.waited_s)
         case _:
             pass
     return text
@@ -233,6 +249,14 @@ def _decision_line(progress: Progress, event: TicketDecided) -> str:
     title = title_claim(event.decision.evidence)
     told += f"\n    {title}" if title else ""
     return "\n".join([told, *(f"    {name} {text}" for name, text in role_claims(event.roles, asked=True))])
+
+
+def waiting_line(event: ModelAwaited, waited_s: float) -> str:
+    """What a run waits for, in one line."""
+    return (
+        f"waiting for model {line(event.model, 80)}: {line(event.reason, 200)}, "
+        f"{waited_s:.0f} s of {event.patience_s:g}; the run stops then and can be resumed"
+    )
 
 
 def said(event: TicketDecided, width: int) -> str:

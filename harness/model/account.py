@@ -74,7 +74,8 @@ class Account:
         price = self.route.price
         ins, outs = counted.tokens_in or 0, counted.tokens_out or 0
         cut = estimated and not trial.complete
-        spent = Spend(1, ins, outs, price.most(ins, outs) if cut else price.of(counted), estimated)
+        # what nobody ever got is no request, however often it is tried again
+        spent = Spend(int(trial.reached), ins, outs, price.most(ins, outs) if cut else price.of(counted), estimated)
         self.gateway.allowance.settle(self.caller, worst, spent)
         self.call = replace(self.call, held=Spend(), spent=self.call.spent + spent, reply=reply)
         if end is None or reply is None:

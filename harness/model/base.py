@@ -26,6 +26,16 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """What a call waits for: why its upstream does not answer, since when (monotonic, in seconds), for how long at
+    most."""
+
+    reason: str
+    since: float
+    patience_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """A call that has ended, as a watcher is told of it: neither what was asked nor what was said.
 

@@ -17,7 +17,7 @@ import anyio.to_thread
 from harness.errors import BudgetError, IntegrityError, StropError
 from harness.model.account import Account
 from harness.model.allowance import Allowance, Keeps, KeepsNothing
-from harness.model.base import HOSTED, TASK, Asked, Caller, Dialect, Journal, Seen, refused
+from harness.model.base import HOSTED, PROPOSER, TASK, Asked, Caller, Dialect, Journal, Seen, Wait, refused
 from harness.model.cassette import Cassette
 from harness.model.dialects import DIALECTS, dialect_of, nearest
 from harness.model.paid import OVER_BUDGET, Paid, give
@@ -37,7 +37,9 @@ class Gateway:
     `given` names the policy's model that callers of a role get, whatever model they ask for. `keeps` says what a caller
     has to leave of the budget; `refusals` are the first of each caller that say that the budget is spent. `raised` says
     that the budget has grown since, so that a call which it refused is made after all. `width` is how many tickets of
-    the run are in flight at once; `answered` holds each role with the policy's models that ever answered it.
+    the run are in flight at once; `answered` holds each role with the policy's models that ever answered it. `waiting`
+    tells of each model what calls wait for; `unanswered` is the first call of a ticket's proposer since its last
+    answer.
     """
 
     routes: Mapping[str, Route]
@@ -48,7 +50,8 @@ class Gateway:
     recorded_only: bool = False
     fault: StropError | None = None
     stopped: anyio.Event = field(default_factory=anyio.Event)
-    waiting: dict[str, str] = field(default_factory=dict[str, str])
+    waiting: dict[str, Wait] = field(default_factory=dict[str, Wait])
+    unanswered: dict[tuple[int, str], Paid] = field(default_factory=dict[tuple[int, str], Paid], repr=False)
     replayed: int = 0
     keeps: Keeps = field(default_factory=KeepsNothing)
     refusals: dict[Caller, BudgetError] = field(default_factory=dict[Caller, BudgetError])
@@ -148,13 +151,34 @@ class Gateway:
         await paid.run()
 
     def _to_be_judged_again(self, caller: Caller, known: ModelCall) -> bool:
-        """Our own refusal under a rollout that it broke off: no reply, so the rollout asks the budget again.
+        """Our own refusal under a rollout or a proposal that it broke off: no reply, so it asks the budget again.
 
-        A proposer's or an optimizer's stands: what it did upon it was decided, and a resumed run decides the same.
+        An optimizer's stands: what it did upon it was decided, and a resumed run decides the same.
         """
-        if self.recorded_only or not (self.raised or caller.role == TASK) or known.reply is None:
+        if self.recorded_only or not (self.raised or caller.role in {TASK, PROPOSER}) or known.reply is None:
             return False
         return known.reply.status == 429 and OVER_BUDGET.encode() in known.reply.body
+
+    async def regained(self, ticket: int, *, idle: bool) -> bool:
+        """Whether a ticket's proposer, which is done, is to be asked again: it has nothing (`idle`), its last call was
+        not answered because nobody was there, and now somebody is. Waits for that as the call would have; what it was
+        told is told again.
+
+        Raises BudgetError where it has nothing because the budget refused it, and why the run must stop.
+        """
+        self.check()
+        paid = self.unanswered.pop((ticket, PROPOSER), None)
+        if self.recorded_only or not idle:
+            return False
+        for caller, refusal in self.refusals.items():
+            if (caller.ticket, caller.role) == (ticket, PROPOSER):
+                raise refusal
+        if paid is None:
+            return False
+        await paid.outlast()
+        self.check()
+        self.past.tell_again(paid.account.caller, await self.journal.calls())
+        return True
 
     def usage(self) -> dict[str, Usage]:
         """The budget lines of model calls that have a limit or were used."""

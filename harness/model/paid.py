@@ -11,7 +11,7 @@ import anyio
 
 from harness.errors import BudgetError, CassetteError, ModelError
 from harness.model.account import Account
-from harness.model.base import TASK, Seen, refused
+from harness.model.base import PROPOSER, TASK, Seen, Wait, refused
 from harness.model.cassette import Cassette
 from harness.model.doubt import Doubt
 from harness.model.faults import Fault
@@ -47,6 +47,8 @@ class Paid:
     vital: bool = False
     error: str = "cancelled"
     _sent: float = 0.0
+    _began: float = 0.0
+    _waits: bool = False
     _doubt: Doubt = field(init=False)
 
     def __post_init__(self) -> None:
@@ -63,6 +65,7 @@ class Paid:
         try:
             await self._run()
         finally:
+            self._waited()
             if self.gateway.watch is not None:
                 self.gateway.watch(self._seen(began))
 
@@ -110,7 +113,7 @@ class Paid:
 
     async def _run(self) -> None:
         route, gateway = self.route, self.gateway
-        began = time.monotonic()
+        began = self._began = time.monotonic()
         tries = 0
         while True:
             if gateway.fault is not None:
@@ -132,22 +135,66 @@ class Paid:
                 if time.monotonic() + pause > self._patient_until(began):
                     await self._give_up(fault.said)
                     return
-            gateway.waiting[route.name] = fault.said
+            self._wait(fault.said)
             await anyio.sleep(pause)
+
+    async def outlast(self) -> None:
+        """Its caller has gone without an answer: wait in its stead until the upstream answers, or the run must stop."""
+        tries = 0
+        try:
+            while self.gateway.fault is None:
+                try:
+                    fault = await self._doubt.ask()
+                except BudgetError:
+                    return  # the next call tells the budget's end
+                if fault is None or not fault.passing:
+                    return
+                tries += 1
+                pause = self._pause(fault, tries)
+                if time.monotonic() + pause > self._patient_until(self._began):
+                    self._stop(f"{fault.said}, for {self.route.policy.patience_s:g} s")
+                    return
+                self._wait(fault.said)
+                await anyio.sleep(pause)
+        finally:
+            self._waited()
+
+    def _wait(self, reason: str = "") -> None:
+        route, caller = self.route, self.account.caller
+        route.waiters += not self._waits
+        self._waits = True
+        known = self.gateway.waiting.get(route.name, Wait("it does not answer", time.monotonic(), 0.0))
+        self.gateway.waiting[route.name] = Wait(reason or known.reason, known.since, route.policy.patience_s)
+        if caller.role == PROPOSER:
+            self.gateway.unanswered.setdefault((caller.ticket, caller.role), self)
+
+    def _waited(self) -> None:
+        if self._waits:
+            self._waits = False
+            self.route.waiters -= 1
+            if not self.route.waiters:
+                self.gateway.waiting.pop(self.route.name, None)
+
+    def _answered(self) -> None:
+        self.gateway.waiting.pop(self.route.name, None)
+        self.gateway.unanswered.pop((self.call.ticket, self.call.role), None)
 
     async def _rested(self, began: float) -> bool:
         """Wait while the upstream rests; False when it stayed down for so long that the run was stopped."""
         breaker = self.route.breaker
         while breaker.resting and self.gateway.fault is None:
+            self._wait()
             left = self._patient_until(began) - time.monotonic()
             if left <= 0 and breaker.down:
                 await self._give_up("it stayed down")
                 return False
             if await breaker.turn(max(left, 1.0)):
                 try:
-                    await self._doubt.ask()
+                    fault = await self._doubt.ask()
                 except BudgetError:
                     return True  # the call itself tells the budget's end
+                if fault is not None:
+                    self._wait(fault.said)
         return True
 
     def _patient_until(self, began: float) -> float:
@@ -174,7 +221,7 @@ class Paid:
         self.route.worked = True
         self.gateway.answered.add((self.call.role, self.route.name))
         self.route.breaker.succeeded()
-        self.gateway.waiting.pop(self.route.name, None)
+        self._answered()
         if not trial.started:
             await self.sink.start(reply.status, reply.media)
         await self.sink.chunk(trial.tail, last=True)
@@ -203,7 +250,7 @@ class Paid:
     async def _alone(self, fault: Fault) -> None:
         """This call fails and no other does, unless no call ever fared better."""
         reply = self._refusal(fault)
-        self.gateway.waiting.pop(self.route.name, None)
+        self._answered()
         if await self._hopeless(fault):
             self._stop(f"{fault.said} (and no call was answered yet)")
         else:

@@ -27,11 +27,23 @@ class Past:
         found = self._known.get((caller.ticket, caller.role, caller.variant, digest))
         return found.popleft() if found else None
 
+    def tell_again(self, caller: Caller, calls: Iterable[ModelCall]) -> None:
+        """Give out what `caller` was told, of all `calls` that were made, from the first on."""
+        ours = [call for call in calls if (call.ticket, call.role, call.variant) == _who(caller)]
+        for key in [key for key in self._known if key[:3] == _who(caller)]:
+            del self._known[key]
+        for call in sorted(ours, key=lambda call: call.call):
+            self._known[(*_who(caller), call.digest)].append(call)
+
     def number(self, caller: Caller) -> int:
         """A new number for a call that is not in the journal."""
         number = self._next[caller.ticket, caller.role]
         self._next[caller.ticket, caller.role] = number + 1
         return number
+
+
+def _who(caller: Caller) -> tuple[int, str, str]:
+    return caller.ticket, caller.role, caller.variant
 
 
 def unsettled(call: ModelCall) -> ModelCall:

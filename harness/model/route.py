@@ -57,6 +57,8 @@ class Route:
     """(ticket, role) of the calls that failed since the last answer."""
     causeless: Counter[tuple[int, str]] = field(default_factory=Counter[tuple[int, str]])
     """How often they raised a doubt and the upstream answered."""
+    waiters: int = 0
+    """How many calls wait for it to answer."""
     rebuffs: list[int] = field(default_factory=list[int])
     """The tickets whose calls it refused, one for each, while it never answered one."""
 

@@ -73,6 +73,8 @@ class Trial:
     _ready: bytearray = field(default_factory=bytearray)
     _body: bytearray = field(default_factory=bytearray)
     _events: int = 0
+    reached: bool = True
+    """Whether anything of it may have come to the upstream."""
     _done: bool = False
 
     def __post_init__(self) -> None:
@@ -86,6 +88,7 @@ class Trial:
         except TimeoutError:
             raise Fault(f"no whole answer within {self.model.total_s:g} s") from None
         except Fault as fault:
+            self.reached = fault.reached
             self.sent = self.sent and fault.reached
             fault.reason = self.request.without_key(fault.reason.encode("utf-8", "replace")).decode()
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from harness.records import Verdict
@@ -246,6 +247,16 @@ def _some(names: Json, count: Json) -> str:
 def rootless(summary: Mapping[str, Json]) -> bool:
     """Whether the run ended because its root has no score: then there is nothing that `strop resume` could do."""
     return not part(summary, "root") and "the root itself has no score" in str(summary.get("reason"))
+
+
+def waiting_claim(name: str, wait: Mapping[str, Json]) -> str:
+    """Which model a live run waits for, and how long by now."""
+    try:
+        waited = (datetime.now(UTC) - datetime.fromisoformat(str(wait.get("since")))).total_seconds()
+    except (ValueError, TypeError):
+        waited = 0.0
+    limit = as_float(wait.get("patience_s")) or 0.0
+    return f"for model {line(name, 80)}: {line(str(wait.get('reason')), 200)}, {max(waited, 0.0):.0f} s of {limit:g}"
 
 
 def isolation_claim(summary: Mapping[str, Json]) -> str:

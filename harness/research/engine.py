@@ -138,7 +138,12 @@ class Engine:
         session = self.session
         seen = max(0, ticket - session.width)
         session.emit(TicketStarted(ticket, drawn.parent))
-        proposal = await propose(session, ticket, drawn, seen)
+        try:
+            proposal = await propose(session, ticket, drawn, seen)
+        except BudgetError:
+            failpoint("refused")
+            await self._turn.reached(ticket - 1)  # what was paid for before is decided first
+            raise
         deliberation = await screened(session, proposal, drawn)
         await self._turn.reached(ticket - 1)
         if isinstance(session.agent, OptimizerAgent):

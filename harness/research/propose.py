@@ -28,6 +28,8 @@ from harness.streams import stream
 from harness.tree import Entry, Tree
 from harness.untrusted import line
 
+# so often is an agent asked again whose model was gone meanwhile
+OUTAGES = 3
 MAX_MEMO = 64 * 1024
 PROPOSED, NOTHING, REFUSED, FAILED, CONFLICT = "proposed", "nothing", "refused", "failed", "conflict"
 
@@ -45,29 +47,39 @@ async def propose(session: Session, ticket: int, drawn: Drawn, seen: int) -> Sto
         return await _kept(session, await judged(session, ticket, parent_id, tree, proposal))
     if drawn.other:
         return await _kept(session, await _merge(session, ticket, drawn, tree))
-    ask = Ask(
-        ticket=ticket,
-        parent=parent,
-        tree=tree,
-        history=standing.attempts[:seen],
-        metric=subject.file.eval.metric,
-        direction=subject.file.eval.direction,
-        is_editable=subject.editable,
-        rng=stream(session.seed, "agent", ticket),
-        traces=await traces_of(session, parent.tree, seen),
-        in_flight=session.width,
-    )
+    traces = await traces_of(session, parent.tree, seen)
+    outages = 0
+    while True:
+        ask = Ask(
+            ticket=ticket,
+            parent=parent,
+            tree=tree,
+            history=standing.attempts[:seen],
+            metric=subject.file.eval.metric,
+            direction=subject.file.eval.direction,
+            is_editable=subject.editable,
+            rng=stream(session.seed, "agent", ticket),
+            traces=traces,
+            in_flight=session.width,
+        )
+        made = await _asked(session, ask)
+        # an upstream that is down, or a budget that is spent, is no fault of this ticket's
+        models, idle = session.models, made.status in {FAILED, NOTHING}
+        if models is None or not await models.gateway.regained(ticket, idle=idle) or outages == OUTAGES:
+            return await _kept(session, made)
+        outages += 1
+
+
+async def _asked(session: Session, ask: Ask) -> StoredProposal:
+    """What the agent answers and the door makes of it, or why there is nothing. Not recorded yet."""
     try:
         proposal = await ask_agent(session.agent, ask)
     except AgentError as error:
-        made = _stored(ticket, parent_id, None, FAILED, note=error.message)
-    else:
-        made = await judged(session, ticket, parent_id, tree, proposal)
-        if proposal is None and isinstance(session.agent, Ends):
-            made = replace(made, note=line(session.agent.ended, 300))
-    if session.models is not None:
-        session.models.gateway.check()  # an upstream that is down is no fault of this ticket's
-    return await _kept(session, made)
+        return _stored(ask.ticket, ask.parent.id, None, FAILED, note=error.message)
+    made = await judged(session, ask.ticket, ask.parent.id, ask.tree, proposal)
+    if proposal is None and isinstance(session.agent, Ends):
+        made = replace(made, note=line(session.agent.ended, 300))
+    return made
 
 
 async def _merge(session: Session, ticket: int, drawn: Drawn, tree: Tree) -> StoredProposal:

@@ -44,6 +44,7 @@ from harness.research.opening import (
     recorded_policy,
     run_body,
 )
+from harness.research.outage import tell_waiting
 from harness.research.proving import prove
 from harness.research.raising import ROW, raise_of
 from harness.research.runs import new_folder, owner_of, run_folders, runs_folder
@@ -251,6 +252,7 @@ async def _session(run: Run, hold: Hold, resumed: bool, watch: Watch) -> Mapping
                 group.start_soon(_beat, archive, clock, started)
                 if models is not None:
                     group.start_soon(models.gateway.broken)
+                    group.start_soon(tell_waiting, models.gateway, archive, clock, watch.tell)
                 engine = await _prepare(session, earlier, started)
                 run.attach(engine)
                 stop = await _search(engine)

@@ -10,13 +10,14 @@ from harness.archive.base import LedgerEntry
 from harness.archive.lock import holder
 from harness.archive.sqlite import SqliteArchive
 from harness.errors import InputError
-from harness.records import Json, Split
+from harness.records import Json, RunState, Split
 from harness.research.account import differed, ended, isolation_of, origin_of, sealed_wall_s, state_of, uncommitted_in
 from harness.research.cross_check import fold
 from harness.research.evidence.statistics import holdout_epsilon
 from harness.research.matched import matched_baseline
 from harness.research.models import model_account
 from harness.research.optimize.course import course_of
+from harness.research.outage import awaited
 from harness.research.raising import in_force, told
 from harness.research.roles import mute_replies, told_apart
 from harness.research.standing import ROOT, Standing
@@ -31,7 +32,8 @@ async def summarize(folder: Path) -> dict[str, Json]:
         wall = await archive.wall_s()
         models = await model_account(archive, run_limits(rows), rows)
         bodies = _by_kind(rows)
-        course = course_of(await archive.meta())
+        meta = await archive.meta()
+        course = course_of(meta)
         mute = await mute_replies(bodies, archive)
         baseline = await matched_baseline(archive, bodies.get("vault"), fold(rows), differed(rows))
     finally:
@@ -49,6 +51,7 @@ async def summarize(folder: Path) -> dict[str, Json]:
         "uncommitted": uncommitted_in(rows),
         "baseline": baseline,
         "lost_rollouts": counts.lost,
+        **({"waiting": waiting} if (waiting := awaited(meta)) and state is RunState.RUNNING else {}),
         "budget": {
             **_budget(found, counts.finished, sealed_wall_s(rows) if ended(rows) else max(wall, sealed_wall_s(rows))),
             **cast("dict[str, Json]", models["lines"]),

@@ -8,6 +8,7 @@ from rich.console import Console
 from harness.cli.panel import LiveDisplay, panel
 from harness.cli.progress import JsonDisplay, PlainDisplay, Progress, QuietDisplay, plain_line
 from harness.events import (
+    ModelAwaited,
     RolloutFinished,
     RootMeasured,
     RunFinished,
@@ -190,3 +191,14 @@ def test_the_live_display_draws_and_stops():
             display.take(event)
         display.say("draining")
     assert "draining" in console.file.getvalue()
+
+
+def test_what_a_run_waits_for_is_told_until_it_is_over():
+    lines = []
+    display = PlainDisplay(lines.append)
+    display.take(ModelAwaited("main", "cannot connect: refused", 35.0, 1800.0))
+    assert lines[0].startswith("waiting for model main: cannot connect: refused, 35 s of 1800")
+    assert "35 s of 1800" in display.progress.waiting
+    display.take(ModelAwaited("main", "", 0.0, 0.0))
+    assert lines[1] == "no longer waiting for model main"
+    assert display.progress.waiting == ""

@@ -174,7 +174,7 @@ async def test_a_proposer_that_was_refused_is_asked_again_once_there_is_budget(t
     async with ScriptedModel(better) as model:
         settings = json.dumps(chat_settings(model, **{"budget.requests": 1}))
         words = [sys.executable, "-c", DRIVER, "start", str(subject), settings, str(runs)]
-        done = await anyio.run_process(words, env={**os.environ, "STROP_FAILPOINT": "proposed:2"}, check=False)
+        done = await anyio.run_process(words, env={**os.environ, "STROP_FAILPOINT": "refused:1"}, check=False)
         assert done.returncode == -signal.SIGKILL
         assert model.served.requests == 1
         events, _ = await play(resume_run(runs / "r", overrides={"budget.requests": 9}))
