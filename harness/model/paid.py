@@ -240,7 +240,7 @@ class Paid:
             return None
         if passing:
             return fault
-        if self.vital or ((fault.final or astray) and not await self._doubt.answers(self._sent, fault)):
+        if (fault.final or astray) and not self.vital and not await self._doubt.answers(self._sent, fault):
             self._stop(fault.said)
             await give(self.sink, self._refusal(fault))
         else:
@@ -248,10 +248,12 @@ class Paid:
         return None
 
     async def _alone(self, fault: Fault) -> None:
-        """This call fails and no other does, unless no call ever fared better."""
+        """This call fails and no other does, unless it is vital or no call ever fared better."""
         reply = self._refusal(fault)
         self._answered()
-        if await self._hopeless(fault):
+        if self.vital:
+            self._stop(fault.said)
+        elif await self._hopeless(fault):
             self._stop(f"{fault.said} (and no call was answered yet)")
         else:
             await self.account.keep(reply)

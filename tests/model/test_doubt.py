@@ -1,5 +1,7 @@
 """What an upstream does not answer in one box stops that call; what it answers nobody stops the run."""
 
+import json
+
 import anyio
 import pytest
 from model.gateways import CHAT, client_of, opened
@@ -7,6 +9,7 @@ from model.odd import CUT, CUT_STREAM, HANG, OK, error, picky, said
 
 from harness.errors import ModelError
 from harness.model.base import PING, Caller, MemoryJournal
+from harness.model.gateway import Collected
 
 PATH = "/v1/chat/completions"
 ODD = {**CHAT, "user": "odd", "stop": "odd"}
@@ -346,3 +349,16 @@ async def test_each_dialect_asks_in_its_own_words(path):
     for _, asked in server.asked[1:]:
         assert PING in str(asked)
         assert "16" in str(asked)
+
+
+@pytest.mark.parametrize("name", ["fails", "is cut", "is refused the key", "is not found"])
+async def test_a_first_call_that_all_others_hang_on_stops_the_run_however_it_fails(name):
+    """An optimizer's: what it asks is ours and not a box's, so nothing of it is odd."""
+    async with picky(chosen(SHAPES[name])) as (_, model), opened(model, **QUICK) as gate:
+        sink = Collected()
+        with anyio.fail_after(20):
+            await gate.gateway.answer(Caller(1), PATH, json.dumps(ODD).encode(), sink, wary=True)
+        with pytest.raises(ModelError):
+            gate.gateway.check()
+        assert sink.status >= 400
+        assert [call.reply for call in await gate.gateway.journal.calls()] == [None]
