@@ -54,9 +54,8 @@ def make_optimizer(name: str) -> Optimizer:
     try:
         factory = cast("Callable[[], Optimizer]", getattr(import_module(module), attribute))
     except (ImportError, AttributeError) as error:
-        raise InputError(
-            f"{target!r} cannot be loaded: {error}", key="agent.name", mend="check the module path and its imports"
-        ) from error
+        mend = "check the module path and its imports; its folder must be on PYTHONPATH"
+        raise InputError(f"{target!r} cannot be loaded: {error}", key="agent.name", mend=mend) from error
     made = factory()
     missing = [method for method in _METHODS if not callable(getattr(made, method, None))]
     if missing:

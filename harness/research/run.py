@@ -20,7 +20,7 @@ from harness.archive.sqlite import SqliteArchive
 from harness.box.base import Boxes
 from harness.clock import Clock, SystemClock
 from harness.errors import BudgetError, InputError, StorageError, StropError
-from harness.events import Event, RunFinished, RunStarted
+from harness.events import Event, Notice, RunFinished, RunStarted
 from harness.failpoint import failpoint
 from harness.model.base import TASK
 from harness.model.preflight import preflight
@@ -44,6 +44,7 @@ from harness.research.opening import (
     recorded_policy,
     run_body,
 )
+from harness.research.optimize.opening import too_few_when_noisy
 from harness.research.outage import tell_waiting
 from harness.research.proving import prove
 from harness.research.raising import ROW, raise_of
@@ -312,6 +313,8 @@ async def _prepare(session: Session, earlier: float, started: float) -> Engine:
     models = session.models
     share = None if models is None else await Share.of_run(session, models.gateway)
     if not session.standing.marks:
+        if said := too_few_when_noisy(session.agent, session.subject, session.policy):
+            session.emit(Notice(said))  # now, before anything is spent on it
         await measure_root(session, await session.store.write(session.subject.root))
     return Engine(session, earlier, started, share)
 

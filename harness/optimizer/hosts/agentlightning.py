@@ -69,13 +69,13 @@ class AgentLightning:
     async def step(self, host: Host, state: State) -> State | Done:
         """The whole of APO: it keeps no state that could be kept between steps."""
         if state["n"]:
-            return Done(state, "agentlightning ended", self.nominees(state))
+            return Done(state, state.get("failed") or "agentlightning ended", self.nominees(state))
         from harness.optimizer.hosts.agentlightning_apo import ran  # noqa: PLC0415  imports agentlightning
 
         settings = AgentLightningSettings.read(state["settings"])
         bridge = Bridge.of(host, "agentlightning", seed_texts(host))
         await in_thread(bridge, lambda: ran(bridge, settings))
-        return {**state, "n": 1, "nominees": list(bridge.nominees())}
+        return {**state, "n": 1, "nominees": list(bridge.nominees()), **bridge.how()}
 
     def nominees(self, state: State) -> tuple[Texts, ...]:
         """Every candidate it scored, best first."""

@@ -30,6 +30,7 @@ from harness.optimizer.admit import fingerprint
 from harness.optimizer.base import Endpoint, Example, Host, Refusal, Request, Result, Role, Texts
 from harness.optimizer.pool import Pool
 from harness.records import Status
+from harness.untrusted import line
 
 T = TypeVar("T")
 _LEFT = "the run went on without it"
@@ -39,7 +40,7 @@ _LONGEST_S = 7 * 24 * 3600.0
 @dataclass
 class Bridge:
     """What a library in a worker thread may do. `over` is why it must stop, once that is so; `fault` is the error
-    behind it, if it ends more than this library.
+    behind it, if it ends more than this library; `failed` is what the library itself ended with, after some rollouts.
 
     `pool` holds every candidate it ran and what that scored: the nominees do not depend on the library's own account.
     """
@@ -49,6 +50,7 @@ class Bridge:
     pool: Pool
     over: str = ""
     fault: StropError | None = None
+    failed: str = ""
     portal: BlockingPortal | None = None
     _numbers: dict[str, int] = field(default_factory=dict[str, int])
     _asked: int = 0
@@ -128,6 +130,11 @@ class Bridge:
         request = Request(purpose, (("prompt", prompt),), "Answer the prompt.", tag, temperature, said)
         return self._ask(partial(self.host.complete, role, request)).text or ""
 
+    def unusable(self, role: Role, why: str) -> None:
+        """See `Host`; from any thread."""
+        if self.portal is not None and not self.over:
+            self.portal.call(self.host.unusable, role, why)
+
     def endpoint(self, role: Role) -> Endpoint:
         """See `Host`."""
         return self.host.endpoint(role)
@@ -164,6 +171,10 @@ class Bridge:
     def spent(self) -> bool:
         """Whether the budget ended it."""
         return bool(self.over) and self.over != _LEFT
+
+    def how(self) -> dict[str, str]:
+        """What a state says of a library that failed; nothing of one that did not."""
+        return {"failed": self.failed} if self.failed else {}
 
     def used(self) -> bool:
         """Whether anything at all was scored."""
@@ -211,7 +222,9 @@ class Bridge:
 
 
 async def in_thread(bridge: Bridge, work: Callable[[], T]) -> T | None:
-    """Run a library to its end, None when the budget ended it. Other errors of its own become AgentError.
+    """Run a library to its end, None when the budget or an error of its own ended it.
+
+    Raises AgentError where that came before its first rollout.
 
     On cancellation the library is abandoned: its next question is refused.
     """
@@ -229,7 +242,11 @@ async def in_thread(bridge: Bridge, work: Callable[[], T]) -> T | None:
             return None
         if isinstance(error, StropError):
             raise error from None
-        raise AgentError(f"{bridge.name} failed: {error!r}") from error
+        said = f"{bridge.name} failed: {line(repr(error), 200)}"
+        if not bridge.used():
+            raise AgentError(said) from error
+        bridge.failed = said  # what it had scored by then stands
+        return None
     finally:
         over, bridge.over = bridge.over, bridge.over or _LEFT
     if bridge.fault is not None:
@@ -253,7 +270,9 @@ def named(name: str, key: str) -> Any:
         return getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InputError(
-            f"{name!r} cannot be loaded: {error}", key=f"agent.config.{key}", mend="module:Name"
+            f"{name!r} cannot be loaded: {error}",
+            key=f"agent.config.{key}",
+            mend="module:Name, on PYTHONPATH",
         ) from error
 
 

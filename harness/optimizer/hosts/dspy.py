@@ -82,13 +82,13 @@ class Dspy:
     async def step(self, host: Host, state: State) -> State | Done:
         """The whole of dspy's run: it keeps no state that could be kept between steps."""
         if state["n"]:
-            return Done(state, "dspy ended", self.nominees(state))
+            return Done(state, state.get("failed") or "dspy ended", self.nominees(state))
         from harness.optimizer.hosts.dspy_program import compiled  # noqa: PLC0415  imports dspy
 
         settings = DspySettings.read(state["settings"])
         bridge = Bridge.of(host, "dspy", seed_texts(host))
         await in_thread(bridge, lambda: compiled(bridge, settings))
-        return {**state, "n": 1, "nominees": list(bridge.nominees())}
+        return {**state, "n": 1, "nominees": list(bridge.nominees()), **bridge.how()}
 
     def nominees(self, state: State) -> tuple[Texts, ...]:
         """Every candidate it scored, best first."""

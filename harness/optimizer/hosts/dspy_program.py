@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import dspy  # pyright: ignore  # an extra
 from dspy import lm15  # pyright: ignore
+from dspy.utils.callback import BaseCallback  # pyright: ignore
 
 from harness.errors import AgentError, StropError
 from harness.optimizer.base import Example, Part, Result, Role, Slot, Texts
@@ -22,6 +23,7 @@ from harness.streams import derive
 
 api = cast("Any", dspy)
 wire = cast("Any", lm15)
+Callback = cast("Any", BaseCallback)
 
 
 class Engine:
@@ -61,6 +63,22 @@ class Engine:
 def model(bridge: Bridge, role: Role, purpose: str) -> Any:
     """A `dspy.LM` over the run's model of that role, its cache off."""
     return api.LM(f"strop/{role.value}", engine=Engine(bridge, role, purpose), cache=False, num_retries=0)
+
+
+class Unparsed(Callback):
+    """Counts the replies that dspy itself cannot read; those without any text were counted as they came."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self.bridge, self.texts = bridge, cast("dict[str, str]", {})
+
+    def on_adapter_parse_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
+        self.texts[call_id] = str(inputs.get("completion") or "")
+
+    def on_adapter_parse_end(self, call_id: str, outputs: Any, exception: Exception | None = None) -> None:
+        said = self.texts.pop(call_id, "")
+        role = str(getattr(api.settings.lm, "model", "")).removeprefix("strop/")
+        if exception is not None and said.strip() and role in set(Role):
+            self.bridge.unusable(Role(role), "not in the form that dspy asked for")
 
 
 class Course:
@@ -193,7 +211,8 @@ def compiled(bridge: Bridge, settings: DspySettings) -> None:
     train, val = ([_gold(one) for one in bridge.host.examples(part)] for part in ("train", "val"))
     asked = {"trainset": train, "valset": val, "seed": seed, "eval_kwargs": evaluates, "requires_permission": None}
     takes, compiles = _takes(chosen.__init__), _takes(chosen.compile)
-    with quiet(), api.context(lm=served, num_threads=settings.threads):
+    heard = [*api.settings.callbacks, Unparsed(bridge)]
+    with quiet(), api.context(lm=served, num_threads=settings.threads, callbacks=heard):
         optimizer = chosen(**{key: value for key, value in given.items() if key in takes and key not in made}, **made)
         optimizer.compile(program, **{k: v for k, v in asked.items() if k in compiles and k not in ran}, **ran)
 

@@ -64,12 +64,12 @@ class GepaPackage:
     async def step(self, host: Host, state: State) -> State | Done:
         """The whole of the package's run: it keeps no state that could be kept between steps."""
         if state["n"]:
-            return Done(state, "gepa ended", self.nominees(state))
+            return Done(state, state.get("failed") or "gepa ended", self.nominees(state))
         settings = GepaPackageSettings.read(state["settings"])
         seed = seed_texts(host)
         bridge = Bridge.of(host, "gepa-package", seed)
         await in_thread(bridge, lambda: _optimize(bridge, settings, seed, state["calls"]))
-        return {**state, "n": 1, "nominees": list(bridge.nominees())}
+        return {**state, "n": 1, "nominees": list(bridge.nominees()), **bridge.how()}
 
     def nominees(self, state: State) -> tuple[Texts, ...]:
         """Every candidate it scored, best first."""

@@ -77,6 +77,8 @@ class TextgradPackage:
         bridge = Bridge.of(host, f"textgrad/{n}", texts)
         bridge.pool.record(0, before)
         made = await in_thread(bridge, lambda: descended(bridge, settings, texts, batch, before))
+        if bridge.failed:
+            return Done(state, bridge.failed, self.nominees(state))
         if made is None and not bridge.spent:
             host.unusable(Role.PROPOSES, "no new text between its tags")
         child = texts if made is None else bridge.admitted(made)

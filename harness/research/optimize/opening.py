@@ -128,8 +128,7 @@ def _check_needs(agent: OptimizerAgent, subject: Subject, policy: Policy) -> Non
     if not isinstance(agent.optimizer, Foresees):
         return
     needed = agent.optimizer.needs(_given(agent, subject), agent.config)
-    ticket = 1 + policy.gate.recheck + (Split.HOLDOUT in subject.splits)
-    kept = least_rollouts(policy, subject.splits) + agent.settings.finalists * ticket
+    kept = _kept(agent, subject, policy, deterministic=True)
     if (most := agent.settings.most_rollouts) and most < needed:
         raise InputError(
             f"{most} do not cover the first step of {agent.name}, which takes {needed}",
@@ -143,6 +142,31 @@ def _check_needs(agent: OptimizerAgent, subject: Subject, policy: Policy) -> Non
             key="budget.rollouts",
             mend=f"give at least {needed + kept}, or smaller batches in agent.config",
         )
+
+
+def too_few_when_noisy(agent: Agent, subject: Subject, policy: Policy) -> str:
+    """What a budget does not cover if two runs of the root differ, which nobody knows beforehand; "" when it covers
+    root, a first step and the vault in any case."""
+    if isinstance(agent, OptimizerAgent):
+        optimizer = agent.optimizer
+        step = optimizer.needs(_given(agent, subject), agent.config) if isinstance(optimizer, Foresees) else 1
+        needed = _kept(agent, subject, policy, deterministic=False) + step
+    else:
+        needed = least_rollouts(policy, subject.splits, deterministic=False) + 1
+    if policy.budget.rollouts >= needed:
+        return ""
+    return (
+        f"{policy.budget.rollouts} rollouts may be too few: should two runs of the root differ, root, a first step and "
+        f"vault take {needed} (budget.rollouts; gate.pairs = {policy.gate.pairs} repeats each of them)"
+    )
+
+
+def _kept(agent: OptimizerAgent, subject: Subject, policy: Policy, *, deterministic: bool) -> int:
+    """The rollouts that an optimizer leaves for root, nominees and vault."""
+    gate, held = policy.gate, Split.HOLDOUT in subject.splits
+    ticket = 1 + gate.recheck + held if deterministic else 1 + 2 * gate.pairs + 2 * policy.holdout.pairs * held
+    least = least_rollouts(policy, subject.splits, deterministic=deterministic)
+    return least + agent.settings.finalists * ticket
 
 
 def _given(agent: OptimizerAgent, subject: Subject) -> Given:

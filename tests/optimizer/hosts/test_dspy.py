@@ -189,3 +189,51 @@ async def test_nothing_is_printed(capfd):
     said = capfd.readouterr()
     assert not said.out
     assert "it/s" not in said.err
+
+
+class Mumbles(Host):
+    """A model whose every third proposal is in no form, and every fifth empty."""
+
+    def __init__(self, **more):
+        super().__init__(**more)
+        self.asked_for = self.formless = self.empty = 0
+
+    async def complete(self, role, request):
+        reply = await super().complete(role, request)
+        if role is not Role.PROPOSES or "JSON object" in request.messages[-1][1]:
+            return reply  # dspy's second try
+        self.asked_for += 1
+        if self.asked_for % 4 == 0:
+            self.empty += 1
+            self.heard.unusable(role, "an empty reply")
+            return Reply(None)
+        if self.asked_for % 3 == 0:
+            self.formless += 1
+            return Reply("As you wish: be brief.")
+        return reply
+
+
+@pytest.mark.parametrize("config", [MIPRO, {"optimizer": "COPRO", "breadth": 4, "depth": 2}])
+async def test_replies_that_dspy_cannot_read_are_counted_once(config):
+    at = host(Mumbles)
+    await optimize(make_optimizer("dspy"), at, config)
+    unusable = at.heard.json()["proposes"]["unusable"]
+    counted = unusable["not in the form that dspy asked for"]
+    assert counted == at.formless if config is MIPRO else 0 < counted <= at.formless  # COPRO reads no reply after one
+    assert unusable["an empty reply"] == at.empty > 0
+
+
+class Refuses(Host):
+    """A model that keeps to no form at all once it is asked to propose."""
+
+    async def complete(self, role, request):
+        reply = await super().complete(role, request)
+        return Reply("As you wish: be brief.") if role is Role.PROPOSES else reply
+
+
+async def test_what_dspy_scored_before_it_failed_stands():
+    at = host(Refuses)
+    done = await optimize(make_optimizer("dspy"), at, MIPRO)
+    assert done.reason.startswith("dspy failed: AdapterParseError")
+    assert done.nominees[0]["parse"] == at.world.seed()["parse"]
+    assert at.used() > 0

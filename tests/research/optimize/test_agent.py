@@ -13,7 +13,7 @@ from harness import open_run
 from harness.archive.sqlite import SqliteArchive
 from harness.cli.ending import rows
 from harness.errors import BudgetError, InputError, MissingEnvironmentError
-from harness.events import RunStarted, RunStopped, TicketDecided
+from harness.events import Notice, RootMeasured, RunStarted, RunStopped, TicketDecided
 from harness.optimizer.base import Example, Given, Slot
 from harness.optimizer.registry import BUILT_IN, make_optimizer
 from harness.records import RolloutKey, Split
@@ -203,6 +203,24 @@ async def test_what_makes_no_sense_is_said_before_anything_is_written(tmp_path, 
     with pytest.raises((InputError, MissingEnvironmentError), match=word):
         await play(tmp_path, **settings)
     assert not (Path(tmp_path) / "r").exists()
+
+
+@pytest.mark.parametrize(("rollouts", "told"), [(150, True), (400, False)])
+async def test_a_budget_that_a_noisy_root_would_pass_is_said_before_the_root_is_run(tmp_path, rollouts, told):
+    """The world is noisy: 4 runs of root, 2 repeats of root and best on the vault, 3 nominees of 1 + 2 x 2 + 2 x 1."""
+    settings = {"agent.name": "textgrad", "agent.config": {"minibatch": 60}, "budget.rollouts": rollouts}
+    if told:
+        settings["agent.config"] = {"minibatch": 30, "finalists": 15}
+    events, _ = await play(tmp_path, **settings)
+    said = [
+        event.text
+        for event in events[: events.index(next(e for e in events if isinstance(e, RootMeasured)))]
+        if isinstance(event, Notice)
+    ]
+    assert bool(said) == told
+    if told:
+        assert f"take {4 + 1 + 4 + 15 * 7 + 60}" in said[0]
+        assert "gate.pairs = 2" in said[0]
 
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN))
