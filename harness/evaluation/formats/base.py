@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,6 +40,10 @@ class TaskSet:
 
 
 Format = Callable[[SubjectFile, Tree, Path], TaskSet]
+
+
+def _whole(task: Task) -> Hashable:
+    return frozenset(task.inputs.items())
 
 
 def folder_name(text: str) -> str:
@@ -80,6 +84,23 @@ def dealt(tasks: Sequence[Task], file: SubjectFile) -> dict[Split, Sequence[Task
             splits[split] = sorted(order[:count], key=lambda task: task.name)
         order = order[count:]
     return splits
+
+
+def check_apart(
+    splits: Mapping[Split, Sequence[Task]], source: Path, asks: Callable[[Task], Hashable] = _whole
+) -> None:
+    """Raises InputError when the same is asked, by `asks`, in two splits."""
+    seen: dict[Hashable, Split] = {}
+    for split, tasks in splits.items():
+        for task in tasks:
+            other = seen.setdefault(asks(task), split)
+            if other != split:
+                raise InputError(
+                    f"task {task.name!r} is in {other} and in {split}",
+                    file=source,
+                    key="splits",
+                    mend="a task that was seen proves nothing: keep the splits apart",
+                )
 
 
 def shipped_scorer(name: str) -> tuple[Tree, tuple[str, ...]]:

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from harness.errors import InputError
-from harness.evaluation.formats.base import Task, TaskSet, folder_name, shipped_scorer, split_folders
+from harness.evaluation.formats.base import Task, TaskSet, check_apart, folder_name, shipped_scorer, split_folders
 from harness.policy.schema import SubjectFile
-from harness.records import Split
 from harness.tree import Tree
 
 
@@ -26,7 +25,7 @@ def load(file: SubjectFile, whole: Tree, source: Path) -> TaskSet:
     """The rows of each split's file. Raises InputError that names file and line."""
     splits = {split: rows(file, whole, path, source) for split, path in split_folders(file, source).items()}
     hidden = frozenset(path for path in split_folders(file, source).values())
-    _check_apart(splits, source)
+    check_apart(splits, source, _question)
     if file.eval.score is None:
         scorer, score = shipped_scorer("exact.py")
         return TaskSet(splits, scorer, score, hidden)
@@ -75,15 +74,7 @@ def _task(file: SubjectFile, place: str, text: str, number: int) -> Task:
     )
 
 
-def _check_apart(splits: dict[Split, list[Task]], source: Path) -> None:
-    seen: dict[bytes, Split] = {}
-    for split, tasks in splits.items():
-        for task in tasks:
-            other = seen.setdefault(task.inputs["task.json"], split)
-            if other != split:
-                raise InputError(
-                    f"task {task.name!r} is in {other} and in {split}",
-                    file=source,
-                    key="splits",
-                    mend="a task that was seen proves nothing: keep the splits apart",
-                )
+def _question(task: Task) -> str:
+    """What is asked, by whatever id."""
+    row = json.loads(task.inputs["task.json"])
+    return json.dumps({key: value for key, value in row.items() if key != "id"} or row, sort_keys=True)

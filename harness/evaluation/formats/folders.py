@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.errors import InputError
-from harness.evaluation.formats.base import Task, TaskSet, folder_name, shipped_scorer, split_folders
+from harness.evaluation.formats.base import Task, TaskSet, check_apart, folder_name, shipped_scorer, split_folders
 from harness.policy.schema import SubjectFile
 from harness.records import Split
 from harness.tree import Tree
@@ -43,6 +43,7 @@ def _folders(file: SubjectFile, whole: Tree, source: Path, start: str, base: Tas
             raise InputError(f"{folder!r} holds no task folders", file=source, key=f"splits.{split}")
         splits[split] = [_task(f"{folder}/{name}", below.subtree(name), start) for name in names]
         hidden |= {f"{folder}/{path}" for path in below}
+    check_apart(splits, source)
     return TaskSet(splits, base.scorer, base.score, frozenset(hidden))
 
 

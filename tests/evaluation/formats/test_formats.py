@@ -91,6 +91,20 @@ def test_a_task_in_two_splits_is_refused():
         )
 
 
+def test_the_same_question_under_another_id_is_the_same_task():
+    rows = [json.dumps({"id": name, "question": "1 + 1", "answer": "2"}) for name in ("a", "b")]
+    file = subject_file("dataset", {"visible": "v.jsonl", "vault": "w.jsonl"})
+    with pytest.raises(InputError, match="'b' is in visible and in vault"):
+        pinned(file, {"v.jsonl": rows[0], "w.jsonl": rows[1]})
+
+
+def test_a_task_folder_in_two_splits_is_refused_whatever_its_name():
+    file = subject_file("harbor", {"visible": "t", "holdout": "h"})
+    copied = {path.replace("t/add/", "h/other/"): text for path, text in HARBOR.items() if path.startswith("t/add/")}
+    with pytest.raises(InputError, match="'other' is in visible and in holdout"):
+        pinned(file, {**HARBOR, **copied})
+
+
 def test_a_formats_own_scorer_needs_its_metric():
     with pytest.raises(InputError, match="solved"):
         pinned(subject_file("dataset", {"visible": "v.jsonl"}, metric="error"), {"v.jsonl": ROWS})
