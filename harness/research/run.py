@@ -56,10 +56,10 @@ from harness.research.stop import Stop
 from harness.research.summary import summarize
 from harness.research.vault import leave_vault_shut, open_vault
 from harness.research.verify import settle_anchor
+from harness.research.wall import beating
 from harness.research.watching import Watch, watching
 from harness.telemetry.tracker import LogFunction, Tracker
 
-_HEARTBEAT_S = 2.0
 ABORTED = "aborted; `strop resume` goes on"
 
 
@@ -138,6 +138,7 @@ async def open_run(
     await prove(made.policy, boxes, folders(made.policy, made.folder))
     if tape.replay is None:
         await preflight(made.policy.models)
+    began = clock.monotonic()
     folder = new_folder(runs_folder(runs), made.subject.file.subject.name, clock.now(), run_id)
     async with AsyncExitStack() as stack:
         stack.enter_context(RunLock(folder))
@@ -145,7 +146,7 @@ async def open_run(
         stack.push_async_callback(archive.aclose)
         store = TreeStore(folder / FOLDER_NAME)
         await store.create()
-        hold = Hold(folder, archive, store, clock)
+        hold = Hold(folder, archive, store, clock, began=began)
         await begin(made, hold)
         yield await stack.enter_async_context(_live(hold, Beside(trackers, tape), resumed=False))
 
@@ -167,6 +168,7 @@ async def resume_run(
     """
     folder = await anyio.to_thread.run_sync(Path(folder).resolve)
     clock = clock or SystemClock()
+    began = clock.monotonic()
     tape = Tape(record, replay)
     await tape.loaded()
     async with AsyncExitStack() as stack:
@@ -181,7 +183,7 @@ async def resume_run(
         await store.open()
         standing = await archive.sound_fold(fold)
         await settle_anchor(archive, store, count=(await archive.head_at())[0])
-        hold = Hold(folder, archive, store, clock, standing)
+        hold = Hold(folder, archive, store, clock, standing, began)
         if tape.replay is None and await _asks_models(hold):
             await preflight(recorded_policy(rows).models)
         await _raise(hold, overrides or {})
@@ -242,15 +244,14 @@ async def _session(run: Run, hold: Hold, resumed: bool, watch: Watch) -> Mapping
     rows = await archive.frame()
     boxes = recorded_boxes(rows)
     earlier = max(await archive.wall_s(), sealed_wall_s(rows))
-    started = clock.monotonic()
+    started = hold.began
     await _note(hold, "resume" if resumed else "start", isolation=isolation(boxes))
     reason = ABORTED
     try:
-        async with _models(hold, run.beside.tape) as models, pooled(boxes) as ready:
+        async with beating(hold), _models(hold, run.beside.tape) as models, pooled(boxes) as ready:
             session = await _open(hold, ready, watch, models)
             watch.tell(_started(session, resumed))
             async with anyio.create_task_group() as group:
-                group.start_soon(_beat, archive, clock, started)
                 if models is not None:
                     group.start_soon(models.gateway.broken)
                     group.start_soon(tell_waiting, models.gateway, archive, clock, watch.tell)
@@ -367,12 +368,6 @@ def _started(session: Session, resumed: bool) -> RunStarted:
         resumed=resumed,
         roles=session.roles,
     )
-
-
-async def _beat(archive: SqliteArchive, clock: Clock, started: float) -> None:
-    while True:
-        await anyio.sleep(_HEARTBEAT_S)
-        await archive.heartbeat(clock.monotonic() - started)
 
 
 async def _note(hold: Hold, event: str, reason: str = "", **more: Json) -> None:

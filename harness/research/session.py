@@ -31,7 +31,8 @@ Emit = Callable[[Event], None]
 class Hold:
     """A run folder held by this process: its records, its trees and the clock they are stamped by.
 
-    `standing` is where a run stood that was read and found sound when it was taken up again.
+    `standing` is where a run stood that was read and found sound when it was taken up again; `began` is when this
+    process took it, on its clock, in seconds.
     """
 
     folder: Path
@@ -39,6 +40,7 @@ class Hold:
     store: TreeStore
     clock: Clock
     standing: Standing | None = None
+    began: float = 0.0
 
     async def append(self, kind: str, body: Mapping[str, Json] | None, obs: Mapping[str, Json] | None = None) -> None:
         """Add a ledger row and anchor the head."""

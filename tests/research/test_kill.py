@@ -9,9 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import anyio
 import psutil
 import pytest
-from support.toy import make_toy
+from support.toy import TRAIN, make_toy
 
 import harness
 from harness import summarize
@@ -170,3 +171,52 @@ def test_every_failpoint_is_died_at_somewhere():
     armed = "\n".join(path.read_text() for path in tests.rglob("test_*.py"))
     assert {place.partition(":")[0] for place in PLACES} <= named
     assert [name for name in named if name not in armed] == []
+
+
+WALL_DRIVER = """
+import pathlib, sys
+import anyio
+from harness import open_run, resume_run
+from harness.events import RootMeasured, RunStarted
+
+async def main(mode, where, runs):
+    settings = {"box.backend": "embedded", "budget.steps": 1000, "budget.wall_s": 14.0}
+    opening = resume_run(where) if mode == "resume" else open_run(
+        where, workers=1, overrides=settings, runs=pathlib.Path(runs), run_id="r")
+    async with opening as run:
+        async for event in run.events:
+            if isinstance(event, RootMeasured) or (isinstance(event, RunStarted) and mode == "resume"):
+                print("searching", flush=True)
+
+anyio.run(main, *sys.argv[1:])
+"""
+
+
+def test_what_killed_sessions_took_counts_in_full(tmp_path):
+    """A supervisor that kills every few seconds does not make the wall budget longer."""
+    slow = TRAIN.replace("ids =", "import time; time.sleep(0.2)\nids =")
+    subject, runs = make_toy(tmp_path / "toy", train=slow), tmp_path / "runs"
+    folder, seen = runs / "r", 0.0
+
+    def session(mode, where):
+        words = [sys.executable, "-P", "-c", WALL_DRIVER, mode, str(where), str(runs)]
+        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    for mode, where in (("run", subject), ("resume", folder)):
+        with session(mode, where) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "searching\n"
+            began = time.monotonic()
+            time.sleep(1.7)
+            seen += time.monotonic() - began if process.poll() is None else 0.0
+            process.kill()
+            process.wait()
+        used = anyio.run(summarize, folder)["budget"]["wall_s"]["used"]
+        assert used >= seen
+    with session("resume", folder) as process:
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 0 or "is finished" in err, err
+    summary = anyio.run(summarize, folder)
+    assert summary["state"] == "finished"
+    assert summary["stop"]["reason"] == "wall"
+    assert summary["budget"]["wall_s"]["used"] >= used
