@@ -39,7 +39,7 @@ def read_records(data: bytes, name: str) -> Records:
             continue
         try:
             record: Any = json.loads(row)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(
                 f"line {number} is not JSON: {error}", file=name, mend="write one JSON object a line"
             ) from None
@@ -107,7 +107,7 @@ def said_of(detail: str) -> Said:
         record: Mapping[str, Any] = json.loads(detail.strip().splitlines()[0]) if detail.strip() else {}
         calls = [(str(c["module"]), str(c["given"]), str(c["said"])) for c in record.get("trace", ())]
         return Said(_text(record.get("output", "")), tuple(calls))
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return Said(detail)
 
 

@@ -4,6 +4,8 @@ import time
 
 import pytest
 
+from harness.errors import InputError
+from harness.evaluation.examples import Said, read_records, said_of
 from harness.optimizer.admit import admit, unwrap
 from harness.optimizer.base import Example, Refusal, Slot
 from harness.optimizer.judge import speaks_to_judge, verdict
@@ -120,3 +122,11 @@ def test_fences_and_tags_are_read_as_before(text, inner):
 
 def test_a_list_nested_without_end_is_no_list():
     assert additions("[" * 100_000 + "]" * 100_000) == []
+
+
+def test_outputs_nested_without_end_are_text_or_said_to_be_no_json():
+    deep = "[" * 100_000
+    assert said_of(deep) == Said(deep)
+    assert said_of('{"trace": [{}]}').calls == ()
+    with pytest.raises(InputError, match="line 1 is not JSON"):
+        read_records(deep.encode(), "outputs.jsonl")

@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 from optimizer.worlds import SMALL
@@ -251,3 +253,24 @@ async def test_a_subject_without_single_examples_is_no_subject_for_an_optimizer(
     with pytest.raises(InputError, match=r"examples\.jsonl"):
         async with open_run(digits, overrides={"agent.name": "gepa"}, runs=tmp_path):
             pass
+
+
+@pytest.mark.parametrize(
+    ("slot", "word"),
+    [
+        ('required = ["kind"]\nengine = "braces"', "drops the placeholder 'kind'"),
+        ("max_chars = 4", "characters, more than 4"),
+        ('engine = "jinja"\nrequired = ["kind"]', "drops the placeholder"),
+    ],
+)
+async def test_a_seed_that_breaks_its_own_rules_is_said_before_anything_is_written(tmp_path, slot, word):
+    folder = copytree(WORLD, tmp_path / "world")
+    file = folder / "strop.toml"
+    text = re.sub(r'(\[slots\.parse\]\nfile = "[^"]+")', rf"\1\n{slot}", file.read_text(), count=1)
+    assert text != file.read_text()
+    file.write_text(text)
+    with pytest.raises(InputError, match=word) as caught:
+        async with open_run(folder, overrides=QUICK, runs=tmp_path / "runs"):
+            pass
+    assert caught.value.key == "slots.parse"
+    assert not (tmp_path / "runs").exists()
