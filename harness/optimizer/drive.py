@@ -8,18 +8,21 @@ from typing import cast
 
 from harness.errors import BudgetError, InputError
 from harness.optimizer.base import Done, Host, Optimizer, State
+from harness.optimizer.unfinished import watched
 from harness.records import Json
 
 Keep = Callable[[State], Awaitable[None]]
 
 
 async def advance(optimizer: Optimizer, host: Host, config: Mapping[str, Json], state: State | None) -> State | Done:
-    """One step on from `state` (None starts). Running out of budget is an end like any other.
+    """One step on from `state` (None starts). Running out of budget is an end like any other; what the step it ended
+    had measured is nominated too.
 
     The state passes through JSON, so a step can rest on nothing that a crash would lose.
     """
+    told, watch = watched(host)
     try:
-        after = await (optimizer.start(host, config) if state is None else optimizer.step(host, state))
+        after = await (optimizer.start(told, config) if state is None else optimizer.step(told, state))
     except BudgetError as error:
         if state is None and error.kind != "rollouts":
             raise  # a run that has models ends here, and opens its vault
@@ -27,7 +30,7 @@ async def advance(optimizer: Optimizer, host: Host, config: Mapping[str, Json], 
             raise InputError(
                 f"the budget does not even cover the seed: {error.message}", key="budget", mend="allow more rollouts"
             ) from error
-        return Done(state, spent(error), optimizer.nominees(state))
+        return Done(state, spent(error), watch.nominees(optimizer.nominees(state)))
     return after if isinstance(after, Done) else cast("State", json.loads(json.dumps(after, allow_nan=False)))
 
 
