@@ -2,7 +2,7 @@
 
 import pytest
 from model.gateways import CHAT, client_of, opened, reached
-from model.odd import picky, said
+from model.odd import OK, picky, said
 
 from harness.testing.scripted_model import ScriptedModel
 
@@ -112,13 +112,14 @@ async def test_of_betas_only_those_go_on_that_cannot_cost_more(asked, sent):
     heads = []
 
     def answer(path, body):
-        return said(200, {"content": [], "usage": {"input_tokens": 1, "output_tokens": 1}})
+        told = {"content": [], "usage": {"input_tokens": 1, "output_tokens": 1}}
+        return said(200, told if path.endswith("/messages") else OK)
 
     async with picky(answer) as (server, model), opened(model) as gate, client_of(gate) as client:
         server.heads = heads
         for path in ("/v1/messages", "/v1/chat/completions"):
             headers = {"anthropic-beta": asked, "anthropic-version": "2023-06-01; x"}
-            await client.post(path, json={**CHAT, "max_tokens": 9}, headers=headers)
+            assert (await client.post(path, json={**CHAT, "max_tokens": 9}, headers=headers)).status_code == 200
     messages, chat = heads[:2]
     assert messages.get("anthropic-beta") == sent
     assert messages["anthropic-version"] == "2023-06-01"
