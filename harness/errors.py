@@ -119,7 +119,8 @@ class BudgetError(StropError):
     def __init__(self, kind: str, *, limit: float, used: float, asked: float, kept: float = 0.0) -> None:
         others = f" ({kept:.10g} kept for the vault)" if kept else ""
         super().__init__(
-            f"budget {kind}: {used:.10g} of {limit:.10g} used{others}, {asked:.10g} more refused",
+            f"budget {kind}: {used:.10g} of {limit:.10g} used{others}, {asked:.10g} more refused"
+            f"{_smallest(kind, used + kept + asked)}",
             mend=f"raise it and go on: `strop resume RUN --set budget.{kind}=N`; or start another run with more",
         )
         self.kind = kind
@@ -127,6 +128,13 @@ class BudgetError(StropError):
         self.used = used
         self.asked = asked
         self.kept = kept
+
+
+def _smallest(kind: str, limit: float) -> str:
+    """Why one call may need so much, and what would let it be made."""
+    if kind not in {"tokens_in", "tokens_out", "usd"}:
+        return ""
+    return f": a call is held at the most that it can take, and {limit:.10g} is the smallest limit for this one"
 
 
 class AgentError(StropError):
@@ -138,6 +146,8 @@ class ModelError(StropError):
 
     Never a verdict on a variant and never a step: the run stops where it is and can be resumed.
     """
+
+    exit_code = 3
 
     def __init__(self, model: str, *, reason: str, mend: str) -> None:
         super().__init__(f"model {model}: {reason}", mend=mend)

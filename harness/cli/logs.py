@@ -10,6 +10,8 @@ import typer
 from harness.cli.arguments import DEFAULT_RUNS, AsJson, RunName, RunsFolder, complete_run, locate, split_run
 from harness.errors import InputError
 
+FAILED_BY = "the agent failed: "
+
 if TYPE_CHECKING:
     from harness.report.view import RunView, TicketView
 
@@ -200,7 +202,14 @@ def _noted(ticket: TicketView) -> str:
     """What the proposer said and, of what was not kept, the cause."""
     if not ticket.note:
         return ticket.why
+    if ticket.verdict == "no_proposal" and _same(ticket):
+        return ticket.why
     return ticket.note if ticket.verdict == "kept" else f"{ticket.note}  ({ticket.why})"
+
+
+def _same(ticket: TicketView) -> bool:
+    """Whether the reason is the note again, as where the agent failed; one may be cut."""
+    return bool(ticket.note) and ticket.why.removeprefix(FAILED_BY).startswith(ticket.note[:100])
 
 
 def _print_shown(view: RunView, name: str) -> None:
@@ -224,7 +233,8 @@ def _print_shown(view: RunView, name: str) -> None:
         out(f"  why       {ticket.why}")
     out(f"  parent    {ticket.parent} ({view.metric} {metric(ticket.parent_score)})")
     out(f"  {view.metric:<9} {measured(ticket.score, ticket.interval)}")
-    out(f"  note      {ticket.note}")
+    if not _same(ticket):
+        out(f"  note      {ticket.note}")
     for violation in ticket.violations:
         out(f"  violation {violation}", style="red")
     for rollout in view.rollouts_of(ticket):

@@ -15,7 +15,7 @@ from harness.model.base import Caller, MemoryJournal
 from harness.model.gateway import ask, open_gateway
 from harness.model.hush import quietly
 from harness.model.preflight import key_mend, preflight, start_mend
-from harness.model.pricing import NANO
+from harness.model.pricing import NANO, listed
 from harness.model.route import key_of
 from harness.model.silence import spoken, thought, why_silent
 from harness.policy.load import load_subject
@@ -71,7 +71,9 @@ async def probe_model(name: str, subject: Path) -> Check:
     text, marked = spoken(choice), " (estimated)" if used.estimated else ""
     said = f"said {line(text, 40)!r}" if text.strip() else f"said nothing: {why_silent(choice)}"
     told = f"{said} in {time.monotonic() - started:.1f} s; "
-    told += f"{used.tokens_in} tokens in, {used.tokens_out} out{marked}, {used.nano_usd / NANO:.6f} USD"
+    priced = model.price is not None or listed(model.model or name) is not None
+    money = f"{used.nano_usd / NANO:.6f} USD" if priced else "USD unknown (no price is known for it)"
+    told += f"{used.tokens_in} tokens in, {used.tokens_out} out{marked}, {money}"
     if not text.strip() and not thought(choice):
         return Check(where, False, told, f"ask it by hand, and check model of models.{name}: is it one that chats?")
     return Check(where, True, told)
@@ -87,7 +89,7 @@ async def _mend(name: str, model: ModelPolicy, reason: str) -> str:
     if reason.startswith("HTTP 404"):
         return f"check base_url of models.{name} (OpenAI-compatible servers mostly end in /v1) and model"
     if reason.startswith("cannot connect"):
-        return start_mend(name, model)
+        return start_mend(name, model, reason)
     return f"check base_url, model and api_key_env of models.{name}, and the server's own log"
 
 

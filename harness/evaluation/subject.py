@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from harness.policy.load import SUBJECT_FILE
 from harness.policy.locks import Globs
 from harness.policy.schema import SubjectFile
 from harness.records import Split
+from harness.repo.uncommitted import untracked_match
 from harness.tree import Tree
 
 
@@ -197,11 +199,14 @@ def _locked(path: str, what: str, source: Path) -> None:
 
 def _check_barren(globs: Globs, whole: Tree, source: Path, key: str) -> None:
     for pattern in globs.barren(whole):
+        left = untracked_match(source.parent, pattern)
         raise InputError(
-            f"{pattern!r} matches no file",
+            f"{pattern!r} matches no file" + (f" that git tracks ({left} is untracked)" if left else ""),
             file=source,
             key=key,
-            mend="correct the glob, or add the file (git-ignored files are not part of a subject)",
+            mend=f"`git add {shlex.quote(left)}`: what git does not track is not part of a subject"
+            if left
+            else "correct the glob, or add the file (git-ignored files are not part of a subject)",
         )
 
 

@@ -22,6 +22,8 @@ from harness.policy.schema import ModelPolicy
 
 LONGEST_S = 10.0
 UNAUTHORIZED = 401
+# how the resolvers of glibc, musl and macOS say it
+_NO_HOST = ("Name or service not known", "No address associated", "name resolution", "nodename nor servname")
 
 
 async def preflight(models: Mapping[str, ModelPolicy], environment: Mapping[str, str] | None = None) -> None:
@@ -81,12 +83,19 @@ def _wrong(name: str, wrong: Wrong, secret: Secret) -> ModelError:
 
 def key_mend(name: str, model: ModelPolicy) -> str:
     """What to do about a key that is refused."""
-    key = f"the key in {model.api_key_env} is refused" if model.api_key_env else "the server wants a key"
+    key = (
+        f"the key in {model.api_key_env} is refused"
+        if model.api_key_env
+        else "no key was sent, for no api_key_env is set, and the server wants a key"
+    )
     return f"{key}: set api_key_env of models.{name} to a variable that holds a good one"
 
 
-def start_mend(name: str, model: ModelPolicy) -> str:
-    """What to do where nothing listens."""
+def start_mend(name: str, model: ModelPolicy, told: str = "") -> str:
+    """What to do where nothing listens; `told` is what connecting said."""
+    if any(sign in told for sign in _NO_HOST):
+        host = urlsplit(model.base_url).hostname
+        return f"no machine called {host} is known here: correct base_url of models.{name}, or look at DNS and network"
     return f"nothing listens at {model.base_url}: start the server, or correct base_url of models.{name}"
 
 
@@ -95,7 +104,7 @@ def _start(name: str, model: ModelPolicy, told: str) -> str:
         return (
             f"{model.base_url} shows a certificate that is not trusted here: SSL_CERT_FILE names a file of more roots"
         )
-    return f"{start_mend(name, model)}; nothing was written or spent"
+    return f"{start_mend(name, model, told)}; nothing was written or spent"
 
 
 def _said(error: Exception, limit: float) -> str:

@@ -73,3 +73,14 @@ def _filters_off(folder: Path) -> list[str]:
     drivers = sorted({key.rpartition(".")[0] for key in keys})
     off = ("clean=", "process=", "smudge=", "required=false")
     return [word for driver in drivers for setting in off for word in ("-c", f"{driver}.{setting}")]
+
+
+def untracked_match(folder: Path, pattern: str) -> str:
+    """A file below `folder` that the glob `pattern` means and git does not track yet; empty for none. Blocking."""
+    try:
+        if not tracked_files(folder):
+            return ""
+        said = run_git(["ls-files", "--others", "--exclude-standard", "-z", "--", f":(glob){pattern}"], cwd=folder)
+    except (GitError, OSError):
+        return ""
+    return os.fsdecode(said.split(b"\0", 1)[0])

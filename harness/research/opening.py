@@ -118,9 +118,10 @@ def _check_sowing(agent: object, policy: Policy, sowing: Sowing | None) -> None:
         raise InputError(f"{policy.agent.name!r} has steps of its own", key="--from", mend=mend)
     if len(sowing.seeds) >= policy.budget.steps:
         raise InputError(
-            f"{policy.budget.steps} do not cover the {len(sowing.seeds)} variants of {sowing.run} and one more",
+            f"{policy.budget.steps} steps do not cover {sowing.run}: each of its {len(sowing.seeds)} variants takes "
+            "one step, and something new another",
             key="budget.steps",
-            mend=f"give more than {len(sowing.seeds)}, or take only the best of them: --from-best N",
+            mend=f"give {len(sowing.seeds) + 1} steps or more, or take only the best of them: --from-best N",
         )
 
 

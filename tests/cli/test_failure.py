@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from harness.cli.failure import GuardedGroup, crash
-from harness.errors import AgentError, InputError, IntegrityError, MissingEnvironmentError
+from harness.errors import AgentError, InputError, IntegrityError, MissingEnvironmentError, ModelError
 
 
 def failing(error):
@@ -32,6 +32,7 @@ def failing(error):
         (InputError("wrong", file="a.toml", key="x", mend="do y"), 2),
         (MissingEnvironmentError("box", reason="none", mend="install"), 3),
         (IntegrityError("row 3", expected="a", found="b"), 4),
+        (ModelError("main", reason="cannot connect", mend="start it"), 3),
         (AgentError("no"), 1),
         (KeyboardInterrupt(), 130),
         (BaseExceptionGroup("all", [ExceptionGroup("some", [InputError("deep")])]), 2),

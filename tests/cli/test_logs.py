@@ -1,6 +1,9 @@
 import json
+from types import SimpleNamespace
 
 import pytest
+
+from harness.cli import logs
 
 
 @pytest.fixture(autouse=True)
@@ -97,3 +100,11 @@ def test_a_narrow_terminal_gets_plain_lines(strop, monkeypatch):
     assert lines[0] == "v0  root  0.25  as it was given"
     assert lines[1].startswith("t1  v1  v0  kept  0.2  -20.0 %  RATE 0.1 -> 0.2")
     assert len(lines) == 7
+
+
+def test_what_an_agent_failed_at_is_said_once():
+    note = "codex changed nothing: exit 1, last words: oops " * 5
+    ticket = SimpleNamespace(note=note, why=f"the agent failed: {note}"[:120], verdict="no_proposal")
+    assert logs._noted(ticket) == ticket.why
+    other = SimpleNamespace(note="edits train.py", why="crashed: exit 1", verdict="crashed")
+    assert logs._noted(other) == "edits train.py  (crashed: exit 1)"

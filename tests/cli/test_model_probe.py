@@ -60,7 +60,7 @@ async def test_empty_choices_are_not_ok(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("mode", "mend"),
     [
-        ("401", "the server wants a key: set api_key_env"),
+        ("401", "no key was sent, for no api_key_env is set, and the server wants a key: set api_key_env"),
         ("404", "set model of models.main to one it has: scripted-1,"),
     ],
 )

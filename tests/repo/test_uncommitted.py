@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from harness.repo.uncommitted import uncommitted
+from harness.repo.uncommitted import uncommitted, untracked_match
 
 
 def git(folder: Path, *argv: str) -> None:
@@ -65,3 +66,14 @@ def test_no_filter_of_the_repository_is_run(subject, tmp_path):
     assert found is not None
     assert "train.py" in found.changed
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_file_that_a_glob_means_and_git_does_not_track_is_found(tmp_path):
+    run = partial(git, tmp_path)
+    run("init", "-q")
+    (tmp_path / "other.py").write_text("")
+    assert untracked_match(tmp_path, "*.py") == ""  # git tracks nothing here: files are taken as they lie
+    run("add", "other.py")
+    (tmp_path / "train.py").write_text("")
+    assert untracked_match(tmp_path, "train.py") == "train.py"
+    assert untracked_match(tmp_path, "none*.py") == ""

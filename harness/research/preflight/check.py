@@ -28,6 +28,7 @@ from harness.research.preflight.emptied import at_end, emptied_findings
 from harness.research.preflight.leaks import answers_hinted, answers_in_sight, careless
 from harness.research.preflight.neighbours import Likeness, near_duplicates
 from harness.research.preflight.power import least_gain, pairs_for
+from harness.research.preflight.prices import call_findings, price_findings
 from harness.research.preflight.running import running
 from harness.research.preflight.tables import ids_of
 from harness.research.proving import prove
@@ -63,7 +64,14 @@ async def check(
         began = anyio.current_time()
         async with bench(subject, policy=policy, overrides=overrides) as (session, boxes):
             opened_s = anyio.current_time() - began
-            found = [_mode(session), *_splits(session), *_files(session), *_range(session), *_prices(session)]
+            found = [
+                _mode(session),
+                *_splits(session),
+                *_files(session),
+                *_range(session),
+                *price_findings(session, Finding),
+                *call_findings(session, Finding),
+            ]
             found += await _box(boxes)
             found += await _agent(session, boxes, subject)
             if session.subject.file.subject.needs_model:
@@ -202,23 +210,6 @@ def _range(session: Session) -> list[Finding]:
         return []
     mend = "declare eval.range: a value that cannot be is refused, and bounds have a unit"
     return [Finding("range", "warning", f"{settings.metric} may be any number up to 1e100", mend)]
-
-
-def _prices(session: Session) -> list[Finding]:
-    models = session.policy.models
-    if not models:
-        return []
-    unknown = sorted(name for name, model in models.items() if model.price is None)
-    if unknown:
-        return [
-            Finding(
-                "prices",
-                "warning",
-                f"no price for {', '.join(unknown)}: what is spent there in money is not known",
-                "add a price table to the model, in USD for a million tokens",
-            )
-        ]
-    return [Finding("prices", "ok", f"known for {len(models)} models")]
 
 
 async def _box(boxes: Boxes) -> list[Finding]:

@@ -222,3 +222,19 @@ async def test_an_agent_that_is_not_in_its_box_is_found_before_the_night(tmp_pat
         async with open_run(toy, runs=tmp_path / "runs", overrides={"box.backend": "embedded", **agent}):
             pass
     assert not list((tmp_path / "runs").glob("*"))
+
+
+async def test_a_model_budget_that_cannot_hold_one_call_is_doubted_and_listed_prices_are_known(tmp_path):
+    named = {"base_url": "http://127.0.0.1:9/v1", "model": "gpt-5-mini"}
+    tight = {"agent.name": "command", "agent.config": {"preset": "codex"}, "models.main": named}
+    found = await states(make_toy(tmp_path / "a"), **tight, **{"budget.tokens_in": 30000, "budget.usd": 10.0})
+    assert found["prices"].state == "ok"
+    assert found["model budget"].state == "warning"
+    assert "budget.tokens_in = 30000" in found["model budget"].detail
+    assert "usd" not in found["model budget"].detail
+    wide = await states(make_toy(tmp_path / "b"), **tight, **{"budget.tokens_in": 3_000_000, "budget.usd": 0.001})
+    assert "budget.usd = 0.001" in wide["model budget"].detail
+    own = {**named, "model": "my-own"}
+    found = await states(make_toy(tmp_path / "c"), **{**tight, "models.main": own, "budget.tokens_in": 3_000_000})
+    assert found["prices"].state == "warning"
+    assert "model budget" not in found
