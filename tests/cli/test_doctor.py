@@ -182,3 +182,12 @@ def test_a_subject_that_asks_a_model_has_one_or_is_told_how_to_name_one(strop, b
     assert '[policy.models.main] base_url = "http://' in found["mend"]
     digits = strop("doctor", "--subject", resource("archives") / "digits", "--json")
     assert "models" not in [check["name"] for check in json.loads(digits.out)["checks"]]
+
+
+def test_what_nothing_holds_is_not_said_to_be_held():
+    from harness.box.selfcheck import Probe, _promised
+
+    probe = Probe("cpu", True, "8 busy processes used 0.9 cpus")
+    assert _promised(probe, "not held: thread counts are set").held is None
+    assert _promised(probe, "control group v2").held is True
+    assert _promised(Probe("cpu", False, ""), "not held").held is False
