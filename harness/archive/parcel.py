@@ -118,8 +118,10 @@ def _read(path: Path, file: IO[bytes]) -> Parcel:
     while chunk := file.read(_CHUNK):
         digest.update(chunk)
         size += len(chunk)
-    if size != header.get("bytes") or digest.hexdigest() != header.get("sha256"):
+    if size != header.get("bytes"):
         raise IntegrityError("the file's payload", expected=f"{header.get('bytes')} bytes as signed", found=f"{size}")
+    if digest.hexdigest() != header.get("sha256"):
+        raise IntegrityError("the file's payload", expected=f"{header.get('sha256')}", found=digest.hexdigest())
     if not signature.endswith(b"\n"):
         raise IntegrityError("the file's third line", expected="its end", found="none")
     return Parcel(path, header, start)

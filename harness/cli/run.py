@@ -44,7 +44,7 @@ def run(
         typer.Option(help="Where candidates run; process is no isolation.", show_default="policy"),
     ] = None,
     control: Annotated[
-        str | None,
+        Literal["none", "random-parent", "fixed-agent"] | None,
         typer.Option(
             help="Of an archive, for comparison: random-parent or fixed-agent (no self-edit).", show_default="none"
         ),

@@ -40,12 +40,19 @@ def front(scores: Scores) -> Front:
     if any(len(row) != instances for row in scores):
         raise InputError("candidates are scored on different numbers of instances", mend="score all on the same ones")
     wins = tuple(_winners(scores, instance) for instance in range(instances))
-    alive = set[int]().union(*wins)
-    for candidate in sorted(alive):
-        won = [winners for winners in wins if candidate in winners]
-        if all(len(winners & alive) > 1 for winners in won):
-            alive.discard(candidate)
-    return Front(tuple(sorted(alive)), wins)
+    won: dict[int, list[int]] = {}
+    for instance, winners in enumerate(wins):
+        for candidate in winners:
+            won.setdefault(candidate, []).append(instance)
+    left = [len(winners) for winners in wins]  # of each instance's winners, those not removed
+    survivors: list[int] = []
+    for candidate in sorted(won):
+        if all(left[instance] > 1 for instance in won[candidate]):
+            for instance in won[candidate]:
+                left[instance] -= 1
+        else:
+            survivors.append(candidate)
+    return Front(tuple(survivors), wins)
 
 
 def pareto_front(score_table: Scores) -> list[int]:
@@ -80,7 +87,8 @@ def _checked(one: object) -> float | None:
 def pareto_weights(scores: Scores) -> list[float]:
     """The chance of each candidate to be selected: instances won over all survivors' wins; zero off the front."""
     found = front(scores)
-    counts = [found.frequency(k) if k in found.survivors else 0 for k in range(len(scores))]
+    kept = set(found.survivors)
+    counts = [found.frequency(k) if k in kept else 0 for k in range(len(scores))]
     total = sum(counts)
     return [count / total for count in counts] if total else [0.0] * len(scores)
 

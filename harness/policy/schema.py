@@ -337,9 +337,9 @@ class TasksTable(Strict):
     `generators` are reasoning-gym's names, and `threshold` the score from which its answer counts as solved.
     """
 
-    visible: int = Field(default=24, ge=1)
-    holdout: int = Field(default=20, ge=0)
-    vault: int = Field(default=20, ge=0)
+    visible: int = Field(default=24, ge=1, le=10_000)
+    holdout: int = Field(default=20, ge=0, le=10_000)
+    vault: int = Field(default=20, ge=0, le=10_000)
     seed: int = Field(default=0, ge=0)
     labels: tuple[str, ...] = ("answer",)
     generators: tuple[str, ...] = ()

@@ -255,7 +255,8 @@ def pareto_frequencies(score_table: Sequence[Sequence[float | None]]) -> list[in
     """How many instances (columns) each candidate (row) on the Pareto front wins; 0 for those off the front."""
     table = checked_table(score_table)
     found = front(table)
-    return [found.frequency(k) if k in found.survivors else 0 for k in range(len(table))]
+    kept = set(found.survivors)
+    return [found.frequency(k) if k in kept else 0 for k in range(len(table))]
 
 
 def goodness(score: float, direction: str, allowed: tuple[float, float] | None) -> float:
@@ -274,7 +275,10 @@ def restored(good: float, direction: str, allowed: tuple[float, float] | None) -
 
 
 def _columns(scores: Sequence[float | None], children: Sequence[int]) -> tuple[Floats, Floats]:
-    values, counts = list(scores), list(children)
+    try:
+        values, counts = list(scores), list(children)
+    except TypeError as error:
+        raise InputError(f"no scores and child counts: {error}", mend="give one of each per variant") from None
     if len(values) != len(counts):
         raise InputError(f"{len(values)} scores and {len(counts)} child counts", mend="give one of each per variant")
     if not all(one is None or _finite(one) for one in values):

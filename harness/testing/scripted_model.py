@@ -289,9 +289,13 @@ async def _by_hand(port: int, texts: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    import sys
+    import argparse
 
-    anyio.run(_by_hand, int(sys.argv[1]) if len(sys.argv) > 1 else 0, sys.argv[2:])
+    by_hand = argparse.ArgumentParser(description="A model that says TEXT after TEXT, the last one for ever.")
+    by_hand.add_argument("port", type=int, nargs="?", default=0)
+    by_hand.add_argument("text", nargs="*")
+    given = by_hand.parse_args()
+    anyio.run(_by_hand, given.port, given.text)
 
 
 __all__ = ["SHAPES", "Mode", "Script", "ScriptedModel", "Served"]

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,3 +64,20 @@ def test_weights_are_a_distribution_over_the_front(scores):
     kept = pareto_front(scores)
     assert {k for k, w in enumerate(weights) if w > 0} == set(kept)
     assert sum(weights) == pytest.approx(1.0 if kept else 0.0)
+
+
+@given(st.lists(st.lists(st.sampled_from([0.0, 1.0, None]), min_size=4, max_size=4), min_size=1, max_size=9))
+def test_removal_one_by_one_leaves_the_same(table):
+    """Algorithm 2 as it is written: from the lowest index up, while every win has another surviving winner."""
+    tops = [max((row[i] for row in table if row[i] is not None), default=None) for i in range(4)]
+    wins = [{k for k, row in enumerate(table) if row[i] is not None and row[i] == tops[i]} for i in range(4)]
+    alive = set().union(*wins)
+    for one in sorted(alive):
+        if all(len(winners & alive) > 1 for winners in wins if one in winners):
+            alive.discard(one)
+    assert pareto_front(table) == sorted(alive)
+
+
+def test_a_table_full_of_ties_takes_no_quadratic_time():
+    rows = np.random.default_rng(0).integers(0, 2, (30_000, 20)).tolist()
+    assert 0 < len(pareto_front(rows)) <= 20

@@ -17,7 +17,7 @@ from harness.optimizer.opro import OproSettings
 from harness.optimizer.protegi import ProtegiSettings
 from harness.optimizer.registry import make_optimizer
 from harness.optimizer.textgrad import TextGradSettings
-from harness.research.optimize.agent import HostSettings
+from harness.research.optimize.agent import HostSettings, OptimizerAgent
 from harness.testing.prompt_host import SimulatedHost
 from harness.testing.prompt_world import questions
 from optimizer.worlds import SMALL
@@ -150,3 +150,17 @@ async def test_every_setting_changes_what_is_done(name, key):
     config = {**SMALL[name], **BASE.get((name, key), {})}
     value = VALUE[name, key] if (name, key) in VALUE else other(name, key, config)
     assert await course(name, config) != await course(name, {**config, key: value})
+
+
+def test_two_names_of_one_setting_are_told_as_that():
+    with pytest.raises(InputError, match="means beam_rounds, which is given too") as caught:
+        make_optimizer("apo").check({"max_iterations": 3, "beam_rounds": 3})
+    assert caught.value.key == "agent.config.max_iterations"
+    make_optimizer("apo").check({"max_iterations": 3})
+
+
+def test_a_misspelt_setting_is_told_the_hosts_own_too():
+    with pytest.raises(InputError) as caught:
+        OptimizerAgent.of("gepa", {"gradient_modle": "small"})
+    assert "of every optimizer: " in caught.value.mend
+    assert "gradient_model" in caught.value.mend

@@ -302,3 +302,10 @@ def test_degenerate_tables():
     assert harness.pareto_frequencies([[HUGE, -HUGE], [HUGE, 0]]) == [0, 2]
     assert harness.pareto_front(np.array([[1.0, 0.0], [0.0, 1.0]])) == [0, 1]
     assert harness.dgm_weights(np.array([0.5]), np.array([0])) == [0.5]
+
+
+def test_what_is_no_list_is_said():
+    with pytest.raises(InputError, match="no scores and child counts"):
+        harness.dgm_weights(None, None)
+    with pytest.raises(InputError, match="no scores and child counts"):
+        harness.dgm_probabilities([0.5], None)

@@ -17,7 +17,7 @@ from pydantic import Field
 from harness.agent.base import Ask, Proposal
 from harness.archive.ledger import canonical
 from harness.archive.sqlite import SqliteArchive
-from harness.errors import AgentError
+from harness.errors import AgentError, InputError
 from harness.failpoint import failpoint
 from harness.optimizer.admit import fingerprint
 from harness.optimizer.base import Done, Optimizer, Texts
@@ -81,7 +81,13 @@ class OptimizerAgent:
         optimizer = make_optimizer(name.removeprefix(PREFIX))
         own = {key: value for key, value in config.items() if key in HostSettings.model_fields}
         rest = {key: value for key, value in config.items() if key not in own}
-        optimizer.check(rest)
+        try:
+            optimizer.check(rest)
+        except InputError as error:
+            if error.mend.startswith("keys here: "):
+                mend = f"{error.mend}; of every optimizer: {', '.join(sorted(HostSettings.model_fields))}"
+                raise InputError(error.problem, key=error.key, mend=mend) from None
+            raise
         return cls(name, optimizer, HostSettings.read(own), rest)
 
     def bind(self, archive: SqliteArchive, open_host: Open) -> None:
