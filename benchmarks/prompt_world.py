@@ -87,6 +87,8 @@ def run(row, seed):
 
 
 def main(seeds):
+    if seeds < 2:
+        sys.exit("give at least 2 seeds: a standard error needs them")
     print("| optimizer | mean | s.e. | reference | rollouts used / asked | completions |")
     print("|---|---|---|---|---|---|")
     started = time.monotonic()

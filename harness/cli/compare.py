@@ -200,6 +200,11 @@ def _print(rows: list[dict[str, Json]]) -> None:
             _number(row["wall_s"], 1),
         )
     console().print(shown)
+    if all(cast("dict[str, Any]", row["vault"])["mean"] is None for row in rows):
+        typer.echo(
+            "no run opened a vault, so nothing here is proved: `chosen` is what each reached in sight. "
+            "Give the subject a vault to compare by it"
+        )
 
 
 def _difference(value: Json) -> str:

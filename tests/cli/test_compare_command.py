@@ -56,7 +56,9 @@ def test_controls_play_on_paired_seeds(strop, tmp_path):
     assert [row["agent"] for row in found["agents"]] == ["none", "random_parent"]
     assert all(row["selected"] >= 0.2 for row in found["agents"])
     assert len(found["runs"]) == 4
-    assert "random_parent" in strop(*words, "--runs", tmp_path).out
+    shown = strop(*words, "--runs", tmp_path).out
+    assert "random_parent" in shown
+    assert "no run opened a vault, so nothing here is proved" in shown
 
 
 @pytest.mark.parametrize(
